@@ -1,0 +1,1 @@
+"""WHO answers: Flax networks and their configurations; no input or output."""
