@@ -1,0 +1,122 @@
+"""SentencePiece files with T5's sentinels behind them (T5, UL2, Flan, mT5 and one's own)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from mlm_consistency.errors import VocabularyError
+from mlm_consistency.vocabularies.base import SENTINEL_TEXT, Vocabulary
+
+DEFAULT_EXTRA_IDS = 100
+WORD_START = "▁"
+
+
+class SentencePieceVocabulary(Vocabulary):
+    """A SentencePiece model whose last ids are the sentinels.
+
+        file:   0 <pad>  1 </s>  2 <unk>  3 ▁ ... v-1
+        added:  v = <extra_id_{E-1}>  ...  v+E-1 = <extra_id_0>          size = v + E
+
+    A file that holds `<extra_id_0>` (or `▁<extra_id_0>`) itself, as mT5's does, is used as it is
+    and gets no further ids.
+
+    The sentinels are user-defined pieces of the processor, so that a sentinel in a text is one id
+    and the text behind it starts a word only where a space says so. SentencePiece puts a word
+    start in front of every text; where the text begins with a sentinel, that stray piece is
+    taken away again.
+
+    Args:
+      model: the serialised model.
+      extra_ids: sentinels to add; None: 100, or 0 where the file holds its own.
+      name: for records and messages.
+
+    Raises:
+      VocabularyError: if `model` is no SentencePiece model, or holds sentinels and is to get more.
+    """
+
+    def __init__(self, model: bytes, extra_ids: int | None = None, name: str = "sentencepiece"):
+        self.name = name
+        proto = _parse(model, name)
+        own = [p.piece for p in proto.pieces if p.piece.strip(WORD_START) == "<extra_id_0>"]
+        if extra_ids is None:
+            extra_ids = 0 if own else DEFAULT_EXTRA_IDS
+        if extra_ids < 0:
+            raise VocabularyError(f"vocabulary {name!r}: extra_ids={extra_ids} is negative.")
+        if own and extra_ids:
+            raise VocabularyError(
+                f"vocabulary {name!r} holds the piece {own[0]!r} itself: extra_ids must be 0 "
+                f"(or left out), not {extra_ids}."
+            )
+        self.extra_ids = extra_ids
+        self.digest = hashlib.sha256(model + b"\nextra_ids=%d" % extra_ids).hexdigest()
+        for k in reversed(range(extra_ids)):
+            piece = proto.pieces.add()
+            piece.piece = f"<extra_id_{k}>"
+            piece.score = 0.0
+            piece.type = piece.USER_DEFINED
+        self._processor = _processor(proto.SerializeToString())
+        self.size = self._processor.GetPieceSize()
+        self.unk_id = self._processor.unk_id()
+        self.eos_id = self._processor.eos_id()
+        # A file trained without a padding piece: id 0 is what T5 pads with.
+        self.pad_id = max(self._processor.pad_id(), 0)
+        if self.eos_id < 0:
+            raise VocabularyError(
+                f"vocabulary {name!r} has no end-of-text piece, which every encoder input ends "
+                "in. Train it with eos_id=1, as T5's."
+            )
+        self._word_start = self._processor.PieceToId(WORD_START)
+
+    def encode(self, text: str) -> list[int]:
+        ids = list(self._processor.EncodeAsIds(text))
+        if SENTINEL_TEXT.match(text.lstrip(" ")) and ids and ids[0] == self._word_start:
+            return ids[1:]
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._processor.DecodeIds([int(token) for token in ids])
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        shown = []
+        for token in ids:
+            k = self.sentinel_number(token)
+            piece = f"<extra_id_{k}>" if k is not None else self._processor.IdToPiece(int(token))
+            shown.append(piece)
+        return shown
+
+    def _find_sentinels(self) -> tuple[int, ...]:
+        found: list[int] = []
+        while True:
+            for spelling in (f"<extra_id_{len(found)}>", f"{WORD_START}<extra_id_{len(found)}>"):
+                token = self._processor.PieceToId(spelling)
+                if token != self.unk_id:
+                    found.append(token)
+                    break
+            else:
+                return tuple(found)
+
+
+def _parse(model: bytes, name: str) -> Any:
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+    try:
+        proto.ParseFromString(model)
+    except Exception as error:
+        raise VocabularyError(
+            f"vocabulary {name!r} is no SentencePiece model ({len(model)} bytes do not parse). "
+            "Git LFS pointers and truncated downloads look like this."
+        ) from error
+    if not proto.pieces:
+        raise VocabularyError(f"vocabulary {name!r} is no SentencePiece model: it has no pieces.")
+    return proto
+
+
+def _processor(serialised: bytes) -> Any:
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor()
+    processor.LoadFromSerializedProto(serialised)
+    return processor
