@@ -1,0 +1,109 @@
+"""open_run: the tables of a run folder.
+
+Other tools read the same files directly: `polars.read_parquet("RUN/records/*.scores.parquet")`,
+`duckdb.sql("from 'RUN/records/*.scores.parquet'")`, `pandas.read_parquet(..)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pyarrow as pa
+
+from mlm_consistency.errors import RecordsError
+from mlm_consistency.records import layout, storage, verify
+from mlm_consistency.records.manifest import Manifest
+from mlm_consistency.records.schema import EXAMPLES_SCHEMA, SCORES_SCHEMA
+from mlm_consistency.tables import unknown_name
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run folder that has been opened; tables are read when asked for.
+
+    Attributes:
+      folder: its path.
+      manifest: what it was made of.
+      shards: task -> the shards that are whole, in order; all of them unless incomplete.
+    """
+
+    folder: str
+    manifest: Manifest
+    shards: dict[str, tuple[int, ...]]
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The names of the run's tasks."""
+        return tuple(self.manifest.tasks)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every shard of every task is there and was verified."""
+        return self.manifest.complete
+
+    def scores(self, task: str) -> pa.Table:
+        """A row for each (example, conditional, candidate), in order; columns in schema.py."""
+        return self._table(task, 0)
+
+    def examples(self, task: str) -> pa.Table:
+        """A row for each example, in order; columns in schema.py."""
+        return self._table(task, 1)
+
+    def _table(self, task: str, which: int) -> pa.Table:
+        if task not in self.shards:
+            raise unknown_name("task of the run", task, self.shards)
+        records = storage.join(self.folder, layout.RECORDS)
+        try:
+            tables = [
+                verify.read_shard(records, self.manifest, task, shard)[which]
+                for shard in self.shards[task]
+            ]
+        except FileNotFoundError as error:
+            raise RecordsError(
+                f"{error.filename or error}: the shard was there when the run was opened and is "
+                "gone now; give the score command again to score it anew"
+            ) from error
+        if not tables:
+            return (SCORES_SCHEMA, EXAMPLES_SCHEMA)[which].empty_table()
+        return pa.concat_tables(tables).unify_dictionaries()
+
+
+def open_run(folder: storage.PathLike, allow_incomplete: bool = False) -> Run:
+    """Opens a run folder.
+
+    Args:
+      allow_incomplete: read the shards that are whole where the run did not end.
+    Raises:
+      RecordsError: where the folder holds no run, or one that is not complete; says how many
+        shards are there.
+    """
+    path = storage.join(folder, layout.MANIFEST)
+    try:
+        manifest = Manifest.from_json(storage.read_bytes(path), path)
+    except FileNotFoundError:
+        raise RecordsError(
+            f"{storage.join(folder)} holds no run: there is no {layout.MANIFEST} in it. Take the "
+            "OUTPUT_DIR of a `mlm-consistency score` command."
+        ) from None
+    records = storage.join(folder, layout.RECORDS)
+    shards = {
+        task: tuple(sorted(verify.finished_shards(records, manifest, task)))
+        for task in manifest.tasks
+    }
+    missing = {
+        task: entry.shards - len(shards[task])
+        for task, entry in manifest.tasks.items()
+        if len(shards[task]) != entry.shards
+    }
+    if (missing or not manifest.complete) and not allow_incomplete:
+        state = "; ".join(
+            f"{task}: {len(shards[task])} of {entry.shards} shards"
+            for task, entry in manifest.tasks.items()
+        )
+        raise RecordsError(
+            f"{storage.join(folder)} is not a complete run ({state}). Give its score command "
+            "again to finish it, or allow incomplete runs to read what is there."
+        )
+    return Run(
+        storage.join(folder), manifest.replace(complete=not missing and manifest.complete), shards
+    )
