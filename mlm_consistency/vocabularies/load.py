@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.resources
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,8 @@ from mlm_consistency.vocabularies.tokenizer_file import (
 
 TINY = "tiny"
 TINY_EXTRA_IDS = 100
+# What a folder is searched for, in this order.
+IN_FOLDERS = ("spiece.model", "sentencepiece.model", "tokenizer.json", "vocab.txt", "vocab.json")
 FORMS = (
     "a SentencePiece file (*.model), a folder with spiece.model, sentencepiece.model or "
     "tokenizer.json, a WordPiece vocab.txt, or vocab.json beside merges.txt"
@@ -69,16 +70,9 @@ def _tiny(extra_ids: int | None) -> Vocabulary:
 
 
 def _from_folder(folder: Any, extra_ids: int | None) -> Vocabulary:
-    readers: tuple[tuple[str, Callable[[Any, int | None], Vocabulary]], ...] = (
-        ("spiece.model", _from_file),
-        ("sentencepiece.model", _from_file),
-        ("tokenizer.json", _from_file),
-        ("vocab.txt", _from_file),
-        ("vocab.json", _from_file),
-    )
-    for file_name, read in readers:
+    for file_name in IN_FOLDERS:
         if (folder / file_name).exists():
-            return read(folder / file_name, extra_ids)
+            return _from_file(folder / file_name, extra_ids)
     found = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
     raise VocabularyError(f"no vocabulary in {str(folder)!r}: expected {FORMS}; found {found}.")
 
