@@ -1,0 +1,1 @@
+"""The small model that ships: stories, vocabulary, denoisers and the training loop."""
