@@ -1,0 +1,1 @@
+"""AT WHAT COST: packing, mesh, the one jitted step, the loop."""

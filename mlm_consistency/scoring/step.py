@@ -1,0 +1,139 @@
+"""The one jitted step: packed rows in, log-probabilities of the scored pairs out.
+
+    encoder rows of a few lengths        decoder rows (trees), each with its own memory
+    [R1, S1] ─┐
+    [R2, S2] ─┼─> states [tokens, D] ──gather──> [W, M, D] ─> [W, T, D] ──gather──> [N, D]
+    [R3, S3] ─┘                                                        logits, pairs ─> [Q]
+
+A batch mixes row lengths in the proportion of the run, so one compiled shape serves all of it,
+and each batch needs nearly the same number of decoder nodes. Shapes: G slots of the data axis;
+in each R rows of S tokens for each row length, W decoder rows of T nodes over M encoder tokens,
+N read nodes, Q scored pairs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from mlm_consistency.models.config import T5Config
+from mlm_consistency.models.t5 import T5
+from mlm_consistency.scoring.mesh import activation_constraint, batch_sharding
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchShape:
+    """The static shape of what one data slot computes in a step.
+
+    Attributes:
+      rows: (length S, number R) for each encoder row length, ascending in S.
+      decoder_rows: W.
+      memory_length: M, encoder tokens that a decoder row can attend to.
+      decoder_length: T, nodes of a decoder row.
+      reads: N, nodes whose state goes to the output matrix.
+      pairs: Q, scored (node, target) pairs.
+    """
+
+    rows: tuple[tuple[int, int], ...]
+    decoder_rows: int
+    memory_length: int
+    decoder_length: int
+    reads: int
+    pairs: int
+
+    @property
+    def encoder_tokens(self) -> int:
+        """Encoder tokens computed, padding among them."""
+        return sum(length * count for length, count in self.rows)
+
+    @property
+    def decoder_tokens(self) -> int:
+        """Decoder nodes computed, padding among them."""
+        return self.decoder_rows * self.decoder_length
+
+    def arrays(self) -> dict[str, tuple[int, ...]]:
+        """Name -> shape of the int32 arrays of one slot."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for number, (length, count) in enumerate(self.rows):
+            shapes[f"encoder_tokens_{number}"] = (count, length)
+            shapes[f"encoder_segments_{number}"] = (count, length)
+        for name in ("memory", "memory_segments"):
+            shapes[name] = (self.decoder_rows, self.memory_length)
+        for name in ("tokens", "positions", "end", "segments"):
+            shapes[name] = (self.decoder_rows, self.decoder_length)
+        return shapes | {
+            "read": (self.reads,),
+            "pair_read": (self.pairs,),
+            "pair_target": (self.pairs,),
+        }
+
+
+def gather(states: jax.Array, index: jax.Array) -> jax.Array:
+    """states [G, X, D] at index [G, Y] -> [G, Y, D], each slot within itself."""
+    return jnp.take_along_axis(states, index[..., None], axis=1)
+
+
+def read_states(model: T5, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
+    """Decoder states [G, N, D] at the read nodes of a batch of arrays [G, ...]."""
+    variables = {"params": params}
+    slots = batch["read"].shape[0]
+
+    def flat(name: str) -> jax.Array:
+        array = batch[name]
+        return array.reshape(-1, array.shape[-1])
+
+    encoded = []
+    for number in range(sum(name.startswith("encoder_tokens_") for name in batch)):
+        tokens, segments = flat(f"encoder_tokens_{number}"), flat(f"encoder_segments_{number}")
+        states = model.apply(variables, tokens, segments, method=T5.encode)
+        encoded.append(states.reshape(slots, -1, states.shape[-1]))
+    memory = batch["memory"]
+    states = gather(jnp.concatenate(encoded, axis=1), memory.reshape(slots, -1))
+    hidden = model.apply(
+        variables,
+        *(flat(name) for name in ("tokens", "positions", "end", "segments")),
+        states.reshape(-1, memory.shape[-1], states.shape[-1]),
+        flat("memory_segments"),
+        method=T5.decode,
+    )
+    return gather(hidden.reshape(slots, -1, hidden.shape[-1]), batch["read"])
+
+
+def pair_log_probs(logits: jax.Array, pair_read: jax.Array, pair_target: jax.Array) -> jax.Array:
+    """log p(target | node) in nats, [G, Q] float32: target logit minus log-sum-exp.
+
+    Args:
+      logits: [G, N, V] float32.
+      pair_read: [G, Q], which read node each pair belongs to.
+      pair_target: [G, Q], the token that it predicts.
+    """
+    normalizer = jax.nn.logsumexp(logits, axis=-1)
+
+    def one_slot(logits: jax.Array, normalizer: jax.Array, node: jax.Array, token: jax.Array):
+        return logits[node, token] - normalizer[node]
+
+    return jax.vmap(one_slot)(logits, normalizer, pair_read, pair_target)
+
+
+def score(model: T5, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
+    """Log-probabilities [G, Q] of the scored pairs of a batch."""
+    states = read_states(model, params, batch)
+    slots, reads, width = states.shape
+    logits = model.apply({"params": params}, states.reshape(-1, width), method=T5.logits)
+    logits = logits.reshape(slots, reads, -1)
+    return pair_log_probs(logits, batch["pair_read"], batch["pair_target"])
+
+
+def make_step(config: T5Config, mesh: Mesh) -> Callable[[Any, dict[str, jax.Array]], jax.Array]:
+    """The jitted step on `mesh`: (weights, batch) -> log-probabilities [G, Q].
+
+    It compiles once for each `BatchShape` it meets; weights keep the layout they come in.
+    """
+    model = T5(config, activation_constraint(mesh))
+    out = batch_sharding(mesh)
+    return jax.jit(lambda params, batch: score(model, params, batch), out_shardings=out)
