@@ -16,6 +16,8 @@
 # TF_CPP_MIN_LOG_LEVEL=2.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+# shellcheck source=launch/commands.sh
+source "$ROOT/launch/commands.sh"
 VENV="${VENV:-$ROOT/.venv}"
 case "$VENV" in
   /*) ;;
@@ -23,13 +25,6 @@ case "$VENV" in
 esac
 export JAX_PLATFORMS="${JAX_PLATFORMS-cpu}"
 export TF_CPP_MIN_LOG_LEVEL="${TF_CPP_MIN_LOG_LEVEL-2}"
-
-say() { printf 'mlm-consistency: %s\n' "$*" >&2; }
-
-stop() {
-  say "$*"
-  exit 2
-}
 
 PYTHON_PROBE='
 import sys
