@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import seqio
 import tensorflow as tf
@@ -69,7 +69,7 @@ class GroupedFeatureConverter(_RowConverter):
     A conditional that does not apply has inputs_length 0.
     """
 
-    TASK_FEATURES: ClassVar[Mapping[str, Spec]] = {
+    TASK_FEATURES: ClassVar[Mapping[str, Any]] = {
         name: Spec(dtype=tf.int32)
         for name in ("inputs", "prefix", "candidates", "candidate_lengths")
     }
@@ -85,7 +85,7 @@ class GroupedFeatureConverter(_RowConverter):
         "num_candidates",
         *_IDS[:2],
     )
-    MODEL_FEATURES: ClassVar[Mapping[str, Spec]] = {
+    MODEL_FEATURES: ClassVar[Mapping[str, Any]] = {
         **{model: Spec(dtype=tf.int32) for model, _ in SEQUENCES.values()},
         **{name: Spec(dtype=tf.int32, rank=0) for name in SCALARS},
     }
@@ -102,7 +102,7 @@ class FlatFeatureConverter(_RowConverter):
     `example`, `conditional` and `candidate` are carried along.
     """
 
-    TASK_FEATURES: ClassVar[Mapping[str, Spec]] = {
+    TASK_FEATURES: ClassVar[Mapping[str, Any]] = {
         "inputs": Spec(dtype=tf.int32),
         "targets": Spec(dtype=tf.int32),
     }
@@ -111,7 +111,7 @@ class FlatFeatureConverter(_RowConverter):
         "targets": ("decoder_target_tokens", "targets_length"),
     }
     SCALARS: ClassVar[tuple[str, ...]] = _IDS
-    MODEL_FEATURES: ClassVar[Mapping[str, Spec]] = {
+    MODEL_FEATURES: ClassVar[Mapping[str, Any]] = {
         **{model: Spec(dtype=tf.int32) for model, _ in SEQUENCES.values()},
         "decoder_input_tokens": Spec(dtype=tf.int32),
         "decoder_loss_weights": Spec(dtype=tf.int32),
