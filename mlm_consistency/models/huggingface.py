@@ -53,9 +53,10 @@ def config_from_huggingface(config: Mapping[str, Any], place: str = "config.json
         raise ConfigError(
             f"{place}: feed_forward_proj {projection!r}; expected one of {sorted(FEED_FORWARD)}"
         )
+    sizes: dict[str, Any] = {ours: int(filled[theirs]) for ours, theirs in SIZES.items()}
     return T5Config(
         name=str(filled.get("_name_or_path") or kind).rstrip("/").rpartition("/")[2],
-        **{ours: int(filled[theirs]) for ours, theirs in SIZES.items()},
+        **sizes,
         decoder_layers=int(filled.get("num_decoder_layers") or filled["num_layers"]),
         mlp_activations=FEED_FORWARD[projection],
         tied_embeddings=bool(filled["tie_word_embeddings"]),

@@ -31,10 +31,10 @@ T5_1_1_SIZES: dict[str, Size] = {
     "xl": (2048, 32, 64, 5120, 24),
     "xxl": (4096, 64, 64, 10240, 24),
 }
-UL2_SIZES: dict[str, Size] = {"20b": (4096, 16, 256, 16384, 32)}
+UL2_20B: Size = (4096, 16, 256, 16384, 32)
 
 # UL2 was published without the scale of the decoder's last norm; it is read as ones.
-WITHOUT_DECODER_NORM = frozenset({"ul2_20b", "flan_ul2"})
+WITHOUT_DECODER_NORM = ("ul2_20b", "flan_ul2")
 
 
 def _config(
@@ -56,14 +56,14 @@ def _config(
 
 
 def _presets() -> dict[str, T5Config]:
-    found = [_config(f"t5_{s}", size, ("relu",), tied=True) for s, size in T5_SIZES.items()]
-    gated = ("gelu", "linear")
-    for size_name, size in T5_1_1_SIZES.items():
-        for family in ("t5_1_1", "t5_1_1_lm_adapted", "flan_t5"):
-            found.append(_config(f"{family}_{size_name}", size, gated, tied=False))
-        found.append(_config(f"mt5_{size_name}", size, gated, tied=False, vocab_size=250112))
-    for name in ("ul2_20b", "flan_ul2"):
-        found.append(_config(name, UL2_SIZES["20b"], ("silu", "linear"), tied=True))
+    gated, untied = ("gelu", "linear"), ("t5_1_1", "t5_1_1_lm_adapted", "flan_t5")
+    sizes = T5_1_1_SIZES.items()
+    found = [
+        *(_config(f"t5_{s}", size, ("relu",), tied=True) for s, size in T5_SIZES.items()),
+        *(_config(f"{f}_{s}", size, gated, tied=False) for f in untied for s, size in sizes),
+        *(_config(f"mt5_{s}", size, gated, tied=False, vocab_size=250112) for s, size in sizes),
+        *(_config(n, UL2_20B, ("silu", "linear"), tied=True) for n in WITHOUT_DECODER_NORM),
+    ]
     return {config.name: config for config in found}
 
 
