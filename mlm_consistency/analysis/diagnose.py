@@ -143,8 +143,12 @@ def _finite_or_none(values: Any) -> Any:
 def _cross_ratio(tables: PairTables, report: _Report) -> dict[str, Any]:
     if min(tables.shape) < 2:
         reason = f"undefined: a cross-ratio needs two words at each position, not {tables.shape}"
-        report.reasons["cross_ratio.max_abs"] = report.reasons["cross_ratio.minors"] = reason
-        return {"max_abs": None, "mean_abs": None, "minors": None, "defined": 0, "total": 0}
+        undefined = ("max_abs", "mean_abs", "minors")
+        report.reasons.update({f"cross_ratio.{name}": reason for name in undefined})
+        none: dict[str, Any] = dict.fromkeys(undefined)
+        return none | {
+            "kind": "all", "row_pairs": [], "column_pairs": [], "defined": 0, "total": 0,
+        }  # fmt: skip
     summary = cross.summarize_cross_ratio(tables)
     kind = "all" if summary.total <= MOST_MINORS else "adjacent"
     found = cross.minors(tables, kind)
@@ -221,7 +225,10 @@ def _joints(
             report.reasons[f"divergences.{name}"] = report.reasons[f"joints.{name}"]
             log = None
         logs[name] = log
-    return logs, pivot if logs["hcb"] is not None else None
+    if logs["hcb"] is None:
+        report.reasons["hcb_pivot"] = report.reasons["joints.hcb"]
+        pivot = None
+    return logs, pivot
 
 
 def _pivot(tables: PairTables) -> dict[str, Any] | None:

@@ -26,7 +26,8 @@ def kl_divergence(log_p: np.ndarray, log_q: np.ndarray, axis: Axes = -1) -> np.n
 
 def jensen_shannon(log_p: np.ndarray, log_q: np.ndarray, axis: Axes = -1) -> np.ndarray:
     """Jensen-Shannon divergence with weights 1/2 over `axis`; between 0 and log 2."""
-    middle = np.logaddexp(log_p, log_q) - np.log(2.0)
+    with np.errstate(invalid="ignore"):
+        middle = np.logaddexp(log_p, log_q) - np.log(2.0)
     both = kl_divergence(log_p, middle, axis) + kl_divergence(log_q, middle, axis)
     return np.maximum(0.5 * both, 0.0)  # rounding alone makes it negative
 
@@ -88,12 +89,14 @@ def conditional_divergences(log_joint: np.ndarray, tables: PairTables) -> Condit
 def unary_nll(log_joint: np.ndarray, a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
     """U-NLL at the gold pair: -(log q(a|b) + log q(b|a)) / 2, nats a token, [...].
 
-    `log_joint` [..., I, J]; `a`, `b` the gold indices, int or [...]. Source: arXiv 2305.15501.
+    `log_joint` [..., I, J]; `a`, `b` the gold indices, int or [...]. NaN
+    where the joint gives a gold word no mass at all. Source: arXiv 2305.15501.
     """
     cell = _at(log_joint, a, b)
-    given_b = cell - _at(np.broadcast_to(log_sum_exp(log_joint, -2), log_joint.shape), a, b)
-    given_a = cell - _at(np.broadcast_to(log_sum_exp(log_joint, -1), log_joint.shape), a, b)
-    return -0.5 * (given_b + given_a)
+    mass_b = _at(np.broadcast_to(log_sum_exp(log_joint, -2), log_joint.shape), a, b)
+    mass_a = _at(np.broadcast_to(log_sum_exp(log_joint, -1), log_joint.shape), a, b)
+    with np.errstate(invalid="ignore"):
+        return -0.5 * ((cell - mass_b) + (cell - mass_a))
 
 
 def pairwise_nll(log_joint: np.ndarray, a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
