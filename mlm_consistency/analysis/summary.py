@@ -1,0 +1,252 @@
+"""analyze: the figures of one task, each with its n and interval.
+
+So that rows compare, every accuracy is over the same examples: those to which every conditional
+applies ("common"; "lost" says how many others there were and for want of which conditional). The
+accuracy over all examples to which one conditional applies stands beside, under "applicable".
+"p_value" is the exact McNemar test against the baseline, "p_value_holm" adjusted over reductions.
+The keys are those of summary.json, which analysis/summary_file.py lists.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mlm_consistency.analysis import statistics
+from mlm_consistency.analysis.breakdown import subject_rows
+from mlm_consistency.analysis.curve import Curve, ensemble_curve
+from mlm_consistency.analysis.disagreement import (
+    disagrees,
+    mean_pairwise_disagreement,
+    pairwise_disagreement,
+)
+from mlm_consistency.analysis.ensembles import DEFAULT_REDUCTIONS, get_reduction
+from mlm_consistency.analysis.predictions import correct, predict, tied
+from mlm_consistency.analysis.scores import TOKEN_REDUCTIONS, Scores
+from mlm_consistency.errors import AnalysisError, ConfigError
+from mlm_consistency.tables import unknown_name
+
+
+@dataclasses.dataclass(frozen=True)
+class AnalysisConfig:
+    """How records are analysed.
+
+    Attributes:
+      token_reduction: "mean" (the paper) or "sum" over a candidate's tokens.
+      ensembles: names of `ensembles.REDUCTIONS`.
+      curve_reduction: the one whose curve is drawn.
+      conditionals: those to analyse, the baseline first; none: all of the run.
+      level: of the intervals.
+      resamples: of the bootstrap.
+      seed: of the bootstrap and of sampled subsets.
+      max_subsets: a size of the curve with more subsets than this is sampled.
+    """
+
+    token_reduction: str = "mean"
+    ensembles: tuple[str, ...] = DEFAULT_REDUCTIONS
+    curve_reduction: str = "max"
+    conditionals: tuple[str, ...] = ()
+    level: float = 0.95
+    resamples: int = 2000
+    seed: int = 0
+    max_subsets: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.token_reduction not in TOKEN_REDUCTIONS:
+            raise unknown_name("token reduction", self.token_reduction, TOKEN_REDUCTIONS)
+        for name in (*self.ensembles, self.curve_reduction):
+            get_reduction(name)
+        if not 0 < self.level < 1:
+            raise ConfigError(f"level should lie between 0 and 1, like 0.95; came {self.level}")
+        for name in ("resamples", "max_subsets"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} should be at least 1; came {getattr(self, name)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSummary:
+    """The figures of one task: `content` is its entry in summary.json."""
+
+    task: str
+    content: Mapping[str, Any]
+
+    def __getitem__(self, key: str) -> Any:
+        return self.content[key]
+
+
+def _interval(bounds: np.ndarray) -> list[float]:
+    return [float(bounds[0]), float(bounds[1])]
+
+
+def analyze(scores: Scores, config: AnalysisConfig | None = None) -> TaskSummary:
+    """The figures of one task.
+
+    Raises:
+      AnalysisError: where right answers are not known, or no example is one to which every
+        conditional applies.
+    """
+    config = config or AnalysisConfig()
+    if config.conditionals:
+        scores = scores.with_conditionals(config.conditionals)
+    if not scores.labelled:
+        raise AnalysisError(
+            f"task {scores.task!r}: no example of {len(scores)} has a right answer among its "
+            "candidates, so there are no accuracies to give"
+        )
+    common, lost = scores.complete()
+    values = common.values(config.token_reduction)
+    predictions = predict(values)
+    right = correct(predictions, common.labels)
+    ensembles = {name: get_reduction(name)(values) for name in config.ensembles}
+    ensembles_right = {
+        name: correct(predict(score), common.labels) for name, score in ensembles.items()
+    }
+    curve = ensemble_curve(
+        values, common.labels, config.curve_reduction, config.max_subsets, config.seed
+    )
+    apart = disagrees(predictions)
+    k = len(scores.conditionals)
+    # One bootstrap for all figures: each is a mean over the same examples.
+    columns = np.column_stack(
+        [
+            right,
+            apart,
+            mean_pairwise_disagreement(predictions),
+            right.any(1),
+            curve.correct,
+            curve.disagrees,
+            *ensembles_right.values(),
+        ]
+    ).astype(np.float64)
+    bounds = statistics.bootstrap_intervals(columns, config.level, config.resamples, config.seed)
+    means = columns.mean(0)
+    content = {
+        "examples": len(scores),
+        "dropped": dict(scores.dropped),
+        "common": len(common),
+        "without_right_candidate": int((~common.labels.any(1)).sum()),
+        "lost": {
+            "examples": lost,
+            "by_conditional": {
+                name: int(count)
+                for name, count in zip(
+                    scores.conditionals, (~scores.applicable).sum(0), strict=True
+                )
+                if count
+            },
+        },
+        "token_reduction": config.token_reduction,
+        "level": config.level,
+        "resamples": config.resamples,
+        "seed": config.seed,
+        "chance": float((common.labels.sum(1) / common.candidate_mask.sum(1)).mean()),
+        "conditionals": _conditionals(scores, common, config, right, bounds),
+        "disagreement": {
+            "value": float(means[k]),
+            "interval": _interval(bounds[k]),
+            "n": len(common),
+        },
+        "mean_pairwise_disagreement": {
+            "value": float(means[k + 1]),
+            "interval": _interval(bounds[k + 1]),
+            "n": len(common),
+        },
+        "pairwise_disagreement": {
+            first: dict(zip(scores.conditionals, map(float, row), strict=True))
+            for first, row in zip(
+                scores.conditionals, pairwise_disagreement(predictions), strict=True
+            )
+        },
+        "oracle": {
+            "accuracy": float(means[k + 2]),
+            "interval": _interval(bounds[k + 2]),
+            "n": len(common),
+        },
+        "ensembles": _ensembles(
+            ensembles, ensembles_right, right[:, 0], bounds[3 * k + 3 :], len(common)
+        ),
+        "curve_reduction": config.curve_reduction,
+        "curve": _curve(curve, bounds[k + 3 : 3 * k + 3], len(common)),
+        "subjects": subject_rows(common, values, config.level),
+    }
+    return TaskSummary(scores.task, content)
+
+
+def _conditionals(
+    scores: Scores,
+    common: Scores,
+    config: AnalysisConfig,
+    right: np.ndarray,
+    bounds: np.ndarray,
+) -> dict[str, Any]:
+    values = scores.values(config.token_reduction)
+    common_ties = tied(common.values(config.token_reduction)).sum(0)
+    rows = {}
+    for k, name in enumerate(scores.conditionals):
+        fits = scores.applicable[:, k]
+        alone = correct(predict(values[fits, k]), scores.labels[fits]).astype(np.float64)
+        rows[name] = {
+            "n": len(common),
+            "accuracy": float(right[:, k].mean()),
+            "interval": _interval(bounds[k]),
+            "ties": int(common_ties[k]),
+            "p_value": statistics.mcnemar(right[:, 0], right[:, k]),
+            "applicable": {
+                "n": int(fits.sum()),
+                "accuracy": float(alone.mean()),
+                "interval": _interval(
+                    statistics.bootstrap_intervals(
+                        alone[:, None], config.level, config.resamples, config.seed
+                    )[0]
+                ),
+            },
+        }
+    return rows
+
+
+def _ensembles(
+    scores: Mapping[str, np.ndarray],
+    right: Mapping[str, np.ndarray],
+    baseline: np.ndarray,
+    bounds: np.ndarray,
+    n: int,
+) -> dict[str, Any]:
+    p_values = [statistics.mcnemar(baseline, column) for column in right.values()]
+    adjusted = statistics.holm(np.array(p_values))
+    return {
+        name: {
+            "accuracy": float(right[name].mean()),
+            "interval": _interval(bounds[m]),
+            "p_value": p_values[m],
+            "p_value_holm": float(adjusted[m]),
+            "gained": int((right[name] & ~baseline).sum()),
+            "forfeited": int((baseline & ~right[name]).sum()),
+            "ties": int(tied(scores[name]).sum()),
+            "n": n,
+        }
+        for m, name in enumerate(right)
+    }
+
+
+def _curve(curve: Curve, bounds: np.ndarray, n: int) -> list[dict[str, Any]]:
+    size = len(curve.sizes)
+    rows = []
+    for m in range(size):
+        # One conditional cannot disagree with itself: that 0 is no estimate.
+        apart = [0.0, 0.0] if m == 0 else _interval(bounds[size + m])
+        rows.append(
+            {
+                "conditionals": int(curve.sizes[m]),
+                "accuracy": float(curve.accuracy[m]),
+                "disagreement": float(curve.disagreement[m]),
+                "accuracy_interval": _interval(bounds[m]),
+                "disagreement_interval": apart,
+                "subsets": int(curve.subsets[m]),
+                "exhaustive": bool(curve.exhaustive[m]),
+                "n": n,
+            }
+        )
+    return rows

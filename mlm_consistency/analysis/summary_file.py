@@ -1,0 +1,63 @@
+"""summary.json: the figures of all tasks of a run.
+
+    {"schema": 1, "tasks": {TASK: {
+      "examples": n, "dropped": {reason: n},
+      "conditionals": {NAME: {"n": n, "accuracy": x, "interval": [lo, hi], ..}},
+      "disagreement": {"value": x, "interval": [lo, hi], ..},
+      "pairwise_disagreement": {NAME: {NAME: x}},
+      "ensembles": {REDUCTION: {"accuracy": x, "interval": [lo, hi], "p_value": x, ..}},
+      "curve": [{"conditionals": k, "accuracy": x, "disagreement": x, ..}, ..], ..}}}
+
+Keys may be added, these are never changed. What the figures mean: analysis/summary.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mlm_consistency.analysis.scores import Scores
+from mlm_consistency.analysis.summary import AnalysisConfig, analyze
+from mlm_consistency.errors import AnalysisError
+from mlm_consistency.records import layout, storage
+from mlm_consistency.records.reader import Run
+
+SUMMARY_SCHEMA = 1
+
+
+def analyze_run(run: Run, config: AnalysisConfig | None = None) -> dict[str, Any]:
+    """The content of summary.json for every task of a run."""
+    tasks = {task: analyze(Scores.from_run(run, task), config).content for task in run.tasks}
+    return {
+        "schema": SUMMARY_SCHEMA,
+        "complete": run.complete,
+        "fingerprint": run.manifest.fingerprint_digest(),
+        "tasks": tasks,
+    }
+
+
+def write_summary(folder: storage.PathLike, summary: Mapping[str, Any]) -> str:
+    """Publishes summary.json in a run folder; returns its path."""
+    path = storage.join(folder, layout.SUMMARY)
+    text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    storage.publish(path, text.encode())
+    return path
+
+
+def read_summary(folder: storage.PathLike) -> dict[str, Any]:
+    """The content of a run folder's summary.json.
+
+    Raises:
+      AnalysisError: where it is missing or of another schema.
+    """
+    path = storage.join(folder, layout.SUMMARY)
+    try:
+        summary = json.loads(storage.read_bytes(path))
+    except FileNotFoundError:
+        raise AnalysisError(f"{path} is missing: run `mlm-consistency analyze` first") from None
+    except ValueError as error:
+        raise AnalysisError(f"{path} is not JSON ({error}): analyze the run again") from error
+    if not isinstance(summary, dict) or summary.get("schema") != SUMMARY_SCHEMA:
+        raise AnalysisError(f"{path} is not of schema {SUMMARY_SCHEMA}: analyze the run again")
+    return summary
