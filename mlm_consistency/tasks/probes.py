@@ -1,0 +1,382 @@
+"""Probes of two positions: which words of a text are masked, and which words compete for them.
+
+PairProbeConfig, pair_probes      pairs of whole words in any text file, seeded
+gold_and_top_k                    candidate sets: the gold word and a model's k best others
+connected_bigrams                 a0 b0, a0 b1, a1 b0, a1 b1 from beams or a given list
+replaced_word                     x1 x2 against y1 x2 or x1 y2, likewise
+
+A bad probe is never mended: it is dropped and counted under its reason. NumPy only; token ids are
+those of the vocabulary, without [CLS], [SEP] or </s>.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mlm_consistency.errors import ConfigError, DataError
+from mlm_consistency.vocabularies import Vocabulary
+
+JOINERS = frozenset("'’-_‐‑")
+"""Between two letters these make one word of both sides (don't, on-line)."""
+CONTINUATION = "##"
+
+
+@dataclass(frozen=True)
+class PairProbeConfig:
+    """Which pairs are taken.
+
+    Attributes:
+      min_distance, max_distance: tokens from the first word to the second; 1 and 1 are
+        neighbours.
+      pairs_per_line: at most so many of a line's good pairs, drawn with `seed` and the line's
+        number alone, so that other lines change nothing.
+      max_tokens: longer lines are dropped (None: no bound).
+      max_probes: stop after so many (None: the whole file).
+      column: of tab-separated lines, counted from 0 (None: the whole line is the text).
+    """
+
+    min_distance: int = 1
+    max_distance: int = 1
+    pairs_per_line: int = 1
+    max_tokens: int | None = None
+    max_probes: int | None = None
+    column: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_distance <= self.max_distance:
+            raise ConfigError(
+                "pair probes: 1 <= min_distance <= max_distance must hold. "
+                f"Got {self.min_distance} and {self.max_distance}."
+            )
+        for name in ("pairs_per_line", "max_tokens", "max_probes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"pair probes: {name} must be at least 1. Got {value}.")
+
+
+@dataclass(frozen=True)
+class PairProbe:
+    """Two words of one line.
+
+    token_ids: int32 [n], the whole line; positions: of the two words' tokens, ascending; words:
+    their texts; id: "FILE:line:first-second".
+    """
+
+    id: str
+    text: str
+    token_ids: np.ndarray
+    positions: tuple[int, int]
+    words: tuple[str, str]
+
+    @property
+    def gold(self) -> tuple[int, int]:
+        """The token ids of the two words."""
+        return int(self.token_ids[self.positions[0]]), int(self.token_ids[self.positions[1]])
+
+    @property
+    def distance(self) -> int:
+        """Tokens from the first word to the second."""
+        return self.positions[1] - self.positions[0]
+
+
+@dataclass(frozen=True)
+class PairProbes:
+    """probes; lines read; good pairs found before the draw; what was dropped, by reason: lines
+    (dropped_lines) and pairs of tokens (dropped_pairs)."""
+
+    probes: tuple[PairProbe, ...]
+    lines: int
+    good_pairs: int
+    dropped_lines: dict[str, int]
+    dropped_pairs: dict[str, int]
+
+
+def pair_probes(
+    path: str | Path, vocabulary: Vocabulary, config: PairProbeConfig | None = None
+) -> PairProbes:
+    """Pairs of whole words, each one token, in the lines of a UTF-8 text file.
+
+    Raises:
+      DataError: for a file that cannot be read, a line without the column, or no probe at all.
+    """
+    config = config or PairProbeConfig()
+    marker = _word_marker(vocabulary)
+    probes: list[PairProbe] = []
+    dropped_lines: Counter[str] = Counter()
+    dropped_pairs: Counter[str] = Counter()
+    lines = good_pairs = 0
+    for number, text in _texts(Path(path), config.column):
+        if config.max_probes is not None and len(probes) >= config.max_probes:
+            break
+        lines += 1
+        ids = vocabulary.encode(text)
+        if reason := _bad_line(text, ids, vocabulary, config):
+            dropped_lines[reason] += 1
+            continue
+        words, problems = whole_words(vocabulary.pieces(ids), marker)
+        good = []
+        for first in range(len(ids)):
+            for distance in range(config.min_distance, config.max_distance + 1):
+                second = first + distance
+                if second >= len(ids):
+                    break
+                if reason := _bad_pair(ids, words, problems, first, second, vocabulary):
+                    dropped_pairs[reason] += 1
+                else:
+                    good.append((first, second))
+        if not good:
+            dropped_lines["no good pair at that distance"] += 1
+            continue
+        good_pairs += len(good)
+        generator = np.random.default_rng([config.seed, number])
+        drawn = generator.permutation(len(good))[: config.pairs_per_line]
+        token_ids = np.asarray(ids, dtype=np.int32)
+        for first, second in (good[k] for k in sorted(drawn)):
+            name = f"{Path(path).name}:{number}:{first}-{second}"
+            both = (words[first] or "", words[second] or "")
+            probes.append(PairProbe(name, text, token_ids, (first, second), both))
+    if not probes:
+        raise DataError(
+            f"{path}: no pair of words to probe in {lines} lines "
+            f"(lines dropped: {_counts(dropped_lines)}; pairs dropped: {_counts(dropped_pairs)})."
+        )
+    kept = tuple(probes[: config.max_probes])
+    return PairProbes(kept, lines, good_pairs, dict(dropped_lines), dict(dropped_pairs))
+
+
+def whole_words(pieces: Sequence[str], marker: str) -> tuple[list[str | None], list[str]]:
+    """For each piece the word that it spells alone, or None and why not ("" where it does).
+
+    `marker` starts the first piece of a word (`▁`, `Ġ`); "" means WordPiece, where `##` starts
+    every other piece. A word ends where the next piece starts one or is punctuation; apostrophes
+    and hyphens do not end it.
+    """
+    words: list[str | None] = []
+    problems: list[str] = []
+    for t, piece in enumerate(pieces):
+        starts = t == 0 or (piece.startswith(marker) if marker else piece[:2] != CONTINUATION)
+        text = _bare(piece, marker)
+        after = pieces[t + 1] if t + 1 < len(pieces) else None
+        before = pieces[t - 1] if t > 0 and not (marker and piece.startswith(marker)) else None
+        if not text.isalnum():
+            words.append(None)
+            problems.append("not a word")
+        elif not starts or _joined(after, marker) or before in JOINERS:
+            words.append(None)
+            problems.append("word of several tokens")
+        else:
+            words.append(text)
+            problems.append("")
+    return words, problems
+
+
+@dataclass(frozen=True)
+class CandidateSets:
+    """ids int32 [M, k + 1], the gold word first, then k others by rank; kept [M], which rows of
+    the input they are; dropped, the rest by reason."""
+
+    ids: np.ndarray
+    kept: np.ndarray
+    dropped: dict[str, int]
+
+
+def gold_and_top_k(
+    gold: np.ndarray, ranked: np.ndarray, k: int, vocabulary: Vocabulary
+) -> CandidateSets:
+    """Candidate sets for one position.
+
+    Args:
+      gold: [N], the true token's id.
+      ranked: [N, R], a model's proposals, best first; R above k leaves room for what is skipped.
+      k: how many others to take. The gold word, special ids and repeats are skipped.
+
+    Raises:
+      ConfigError: for k < 1 or shapes that disagree.
+    """
+    gold, ranked = np.asarray(gold), np.asarray(ranked)
+    if k < 1 or gold.ndim != 1 or ranked.ndim != 2 or len(ranked) != len(gold):
+        raise ConfigError(
+            f"candidate sets need gold [N], ranked [N, R] and k >= 1. Got shapes {gold.shape}, "
+            f"{ranked.shape} and k = {k}."
+        )
+    rows: list[list[int]] = []
+    kept: list[int] = []
+    dropped: Counter[str] = Counter()
+    for n, true in enumerate(gold.tolist()):
+        if _special(true, vocabulary):
+            dropped["gold word is a special or unknown piece"] += 1
+            continue
+        # a dict keeps the order of the ranking and takes each id once
+        others = dict.fromkeys(i for i in ranked[n].tolist() if not _special(i, vocabulary))
+        others.pop(true, None)
+        if len(others) < k:
+            dropped["fewer proposals than k"] += 1
+            continue
+        rows.append([true, *list(others)[:k]])
+        kept.append(n)
+    ids = np.asarray(rows, dtype=np.int32).reshape(-1, k + 1)
+    return CandidateSets(ids, np.asarray(kept, dtype=np.int64), dict(dropped))
+
+
+@dataclass(frozen=True)
+class BigramSets:
+    """a, b int32 [M, 2]: gold and other word of the first and of the second position (equal
+    where only one position differs); kept [M]: which probes; dropped: the rest by reason."""
+
+    a: np.ndarray
+    b: np.ndarray
+    kept: np.ndarray
+    dropped: dict[str, int]
+
+
+def connected_bigrams(
+    probes: Sequence[PairProbe],
+    proposals: Sequence[Iterable[Sequence[int] | str]],
+    vocabulary: Vocabulary,
+) -> BigramSets:
+    """Four connected bigrams a probe: gold a0 b0 and the first proposal a1 b1 that differs in both.
+
+    Args:
+      proposals: for each probe, other fillings of its two positions, best first: token ids (a
+        beam) or text (a given list, encoded on its own).
+    """
+    return _bigrams(probes, proposals, vocabulary, differ=(True, True))
+
+
+def replaced_word(
+    probes: Sequence[PairProbe],
+    proposals: Sequence[Iterable[Sequence[int] | str]],
+    vocabulary: Vocabulary,
+    position: int,
+) -> BigramSets:
+    """x1 x2 against the first proposal that differs at `position` (0 or 1) alone."""
+    if position not in (0, 1):
+        raise ConfigError(f"position must be 0 or 1. Got {position}.")
+    return _bigrams(probes, proposals, vocabulary, differ=(position == 0, position == 1))
+
+
+def _bigrams(
+    probes: Sequence[PairProbe],
+    proposals: Sequence[Iterable[Sequence[int] | str]],
+    vocabulary: Vocabulary,
+    differ: tuple[bool, bool],
+) -> BigramSets:
+    if len(probes) != len(proposals):
+        raise ConfigError(
+            f"one list of proposals a probe is needed. Got {len(proposals)} for {len(probes)}."
+        )
+    marker = _word_marker(vocabulary)
+    pairs: list[tuple[tuple[int, int], tuple[int, int]]] = []
+    kept: list[int] = []
+    dropped: Counter[str] = Counter()
+    for n, (probe, offered) in enumerate(zip(probes, proposals, strict=True)):
+        reason = "no proposal"
+        for proposal in offered:
+            ids = vocabulary.encode(proposal) if isinstance(proposal, str) else list(proposal)
+            reason = _bad_proposal([int(i) for i in ids], probe.gold, vocabulary, marker, differ)
+            if not reason:
+                pairs.append(((probe.gold[0], int(ids[0])), (probe.gold[1], int(ids[1]))))
+                kept.append(n)
+                break
+        if reason:  # that of the last proposal
+            dropped[reason] += 1
+    a, b = (
+        np.asarray([pair[side] for pair in pairs], dtype=np.int32).reshape(-1, 2) for side in (0, 1)
+    )
+    return BigramSets(a, b, np.asarray(kept, dtype=np.int64), dict(dropped))
+
+
+def _bad_proposal(
+    ids: list[int], gold: tuple[int, int], vocabulary: Vocabulary, marker: str,
+    differ: tuple[bool, bool],
+) -> str:  # fmt: skip
+    if len(ids) != 2:
+        return "different length"
+    if any(_special(i, vocabulary) for i in ids):
+        return "unknown or special piece"
+    words, _ = whole_words(vocabulary.pieces(ids), marker)
+    if None in words:
+        return "word that is not one token"
+    for new, old, wanted in zip(ids, gold, differ, strict=True):
+        if (new != old) is not wanted:
+            return "same word" if wanted else "both words differ"
+    if ids[0] == ids[1]:
+        return "same word twice"
+    return ""
+
+
+def _bad_line(text: str, ids: list[int], vocabulary: Vocabulary, config: PairProbeConfig) -> str:
+    if not text.strip():
+        return "blank"
+    if config.max_tokens is not None and len(ids) > config.max_tokens:
+        return f"more than {config.max_tokens} tokens"
+    if any(vocabulary.sentinel_number(i) is not None for i in ids):
+        return "holds a sentinel"
+    return ""
+
+
+def _bad_pair(
+    ids: list[int], words: list[str | None], problems: list[str], first: int, second: int,
+    vocabulary: Vocabulary,
+) -> str:  # fmt: skip
+    if any(_special(ids[t], vocabulary) for t in (first, second)):
+        return "unknown or special piece"
+    a, b = words[first], words[second]
+    if a is None or b is None:
+        return problems[first] or problems[second]
+    return "same word twice" if ids[first] == ids[second] or a.lower() == b.lower() else ""
+
+
+def _special(token: int, vocabulary: Vocabulary) -> bool:
+    named = (
+        vocabulary.pad_id, vocabulary.eos_id, vocabulary.unk_id, vocabulary.mask_id,
+        vocabulary.cls_id, vocabulary.sep_id,
+    )  # fmt: skip
+    return token in named or vocabulary.sentinel_number(token) is not None
+
+
+def _word_marker(vocabulary: Vocabulary) -> str:
+    """What the vocabulary writes where a space was, seen in the pieces of "a b"."""
+    joined = "".join(vocabulary.pieces(vocabulary.encode("a b")))
+    return joined[joined.find("a") + 1 : joined.rfind("b")]
+
+
+def _bare(piece: str, marker: str) -> str:
+    return piece.removeprefix(marker) if marker else piece.removeprefix(CONTINUATION)
+
+
+def _joined(after: str | None, marker: str) -> bool:
+    """Whether the next piece belongs to the same word."""
+    if after is None:
+        return False
+    if not marker:
+        return after.startswith(CONTINUATION) or after in JOINERS
+    return not after.startswith(marker) and (after[:1].isalnum() or after[:1] in JOINERS)
+
+
+def _texts(path: Path, column: int | None) -> Iterable[tuple[int, str]]:
+    try:
+        content = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as UTF-8 text: {error}") from error
+    for number, line in enumerate(content.split("\n"), start=1):
+        if column is None or not line.strip():
+            yield number, line.strip()
+            continue
+        fields = line.split("\t")
+        if column >= len(fields):
+            raise DataError(
+                f"{path} line {number}: column {column} was asked for, and the line has "
+                f"{len(fields)} (separated by tabs, counted from 0)."
+            )
+        yield number, fields[column].strip()
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{reason} {n}" for reason, n in counter.most_common()) or "none"
