@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,22 +17,9 @@ from mlm_consistency.conditionals.conditional import (
 )
 from mlm_consistency.conditionals.layout import NotApplicable
 from mlm_consistency.errors import ConfigError, DataError, VocabularyError
+from mlm_consistency.vocabularies import Vocabulary
 
 Ids: TypeAlias = NDArray[np.int32]
-
-
-class EncodingVocabulary(Protocol):
-    """What of a `vocabularies.Vocabulary` is needed here."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def eos_id(self) -> int: ...
-    @property
-    def num_sentinels(self) -> int: ...
-    def encode(self, text: str) -> list[int]: ...
-    def sentinel(self, k: int) -> int: ...
-    def sentinel_number(self, token: int) -> int | None: ...
 
 
 @dataclass(frozen=True)
@@ -102,7 +89,7 @@ class EncodedExample:
 
 def encode_example(
     example: TextExample,
-    vocabulary: EncodingVocabulary,
+    vocabulary: Vocabulary,
     conditionals: Sequence[Conditional],
     mode: str | None = None,
     family: str = "t5",
@@ -171,7 +158,7 @@ def check_mode(mode: str | None, family: str) -> str:
 
 
 def _prompt(
-    example: TextExample, vocabulary: EncodingVocabulary, word: str, limit: int | None
+    example: TextExample, vocabulary: Vocabulary, word: str, limit: int | None
 ) -> tuple[Ids, int]:
     text = with_mode_word(example.prompt, word)
     ids = _encode(vocabulary, text, f"example {example.id!r}: prompt")
@@ -186,7 +173,7 @@ def _prompt(
     return np.concatenate([ids[:kept], ids[kept + cut :]]), cut
 
 
-def _encode(vocabulary: EncodingVocabulary, text: str, what: str) -> Ids:
+def _encode(vocabulary: Vocabulary, text: str, what: str) -> Ids:
     ids = np.asarray(vocabulary.encode(text), dtype=np.int32)
     if not len(ids):
         raise DataError(f"{what} has no tokens in vocabulary {vocabulary.name!r}.")
@@ -200,7 +187,7 @@ def _encode(vocabulary: EncodingVocabulary, text: str, what: str) -> Ids:
 
 
 def _mask(
-    prompt: Ids, vocabulary: EncodingVocabulary, conditional: Conditional, family: str
+    prompt: Ids, vocabulary: Vocabulary, conditional: Conditional, family: str
 ) -> Masked | NotApplicable:
     layout = conditional.layout(len(prompt), family)
     if isinstance(layout, NotApplicable):

@@ -129,25 +129,33 @@ class EncodedExamples:
         Raises:
           DataError: if a prompt or candidate has no tokens, or holds a sentinel.
         """
-        config = self.task.config
-        encoded = encode_example(
+        reason = self._filtered(example)
+        if reason:
+            return reason
+        return encode_example(
             example,
             self.vocabulary,
             self.conditionals,
             self.mode,
             self.family,
             index=index,
-            max_prompt_tokens=config.max_prompt_tokens,
+            max_prompt_tokens=self.task.config.max_prompt_tokens,
         )
+
+    def _filtered(self, example: TextExample) -> str:
+        """Why the filters leave an example out; "" if they do not."""
+        config = self.task.config
         if config.encoder_longer_than is not None:
             text = with_mode_word(example.prompt, self.mode)
             length = len(self.vocabulary.encode(text)) + SENTINEL_AND_EOS
             if length <= config.encoder_longer_than:
                 return f"encoder input of {config.encoder_longer_than} tokens or fewer"
         limit = config.candidates_shorter_than
-        if limit is not None and any(len(ids) + 1 >= limit for ids in encoded.candidates):
+        if limit is not None and any(
+            len(self.vocabulary.encode(text)) + 1 >= limit for text in example.candidates
+        ):
             return f"a candidate of {limit} tokens or more, its sentinel counted"
-        return encoded
+        return ""
 
     def _entries(self) -> Iterator[EncodedExample | str]:
         kept, limit = 0, self.task.config.limit

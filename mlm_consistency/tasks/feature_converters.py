@@ -125,7 +125,7 @@ class FlatFeatureConverter(_RowConverter):
         task_feature_lengths: Mapping[str, int],
     ) -> dict[str, tf.Tensor]:
         limit = task_feature_lengths["targets"]
-        targets, weights = padded["decoder_target_tokens"], row["target_loss_weights"]
+        targets, weights = padded["decoder_target_tokens"], row["target_loss_weights"][:limit]
         weights = tf.pad(weights, [[0, limit - tf.shape(weights)[0]]])
         return padded | {
             "decoder_input_tokens": tf.concat([[self.bos_id], targets[:-1]], axis=0),

@@ -48,8 +48,10 @@ class SeqioVocabulary(seqio.Vocabulary):
         return self.wrapped.decode(ids)
 
     def _encode_tf(self, s: tf.Tensor) -> tf.Tensor:
-        def encode(text: bytes) -> np.ndarray:
-            return np.asarray(self.wrapped.encode(text.decode("utf-8")), np.int32)
+        def encode(text: bytes | np.ndarray) -> np.ndarray:
+            # Outside a graph, numpy_function hands over an array of rank 0.
+            ids = self.wrapped.encode(np.asarray(text).item().decode("utf-8"))
+            return np.asarray(ids, np.int32)
 
         ids = tf.numpy_function(encode, [s], tf.int32, stateful=False)
         ids.set_shape([None])

@@ -55,7 +55,7 @@ def test_byte_pairs(tmp_path):
     with pytest.raises(VocabularyError, match=r"merges.txt line 2"):
         load_vocabulary(str(tmp_path))
     (tmp_path / "merges.txt").unlink()
-    with pytest.raises(VocabularyError, match="merges.txt is missing"):
+    with pytest.raises(VocabularyError, match=r"merges.txt is missing"):
         load_vocabulary(str(tmp_path))
 
 
@@ -120,7 +120,7 @@ def test_damaged_or_unknown_files_are_named(tmp_path, name, content, message):
 
 
 def test_a_missing_path_or_an_empty_folder_says_what_was_expected(tmp_path):
-    with pytest.raises(VocabularyError, match="no vocabulary at .*nowhere.*SentencePiece"):
+    with pytest.raises(VocabularyError, match=r"no vocabulary at .*nowhere.*SentencePiece"):
         load_vocabulary(str(tmp_path / "nowhere"))
     with pytest.raises(VocabularyError, match="found nothing"):
         load_vocabulary(str(tmp_path))
