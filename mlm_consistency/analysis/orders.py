@@ -153,6 +153,20 @@ def all_circulations(conditional: LogConditional, m: int) -> Iterator[Circulatio
                 yield circulation(ask, i, j, frozenset(chosen))
 
 
+def circulations_along(conditional: LogConditional, orders: np.ndarray) -> Iterator[Circulation]:
+    """The local circulations of the adjacent swaps in `orders` [O, m], i < j, each once: what to
+    take beyond `MOST_EXHAUSTIVE` positions, where `all_circulations` grows as 2^m."""
+    ask = cache(conditional)
+    seen: set[tuple[int, int, frozenset[int]]] = set()
+    for order in orders.tolist():
+        for t in range(len(order) - 1):
+            i, j = sorted(order[t : t + 2])
+            key = (i, j, frozenset(order[:t]))
+            if key not in seen:
+                seen.add(key)
+                yield circulation(ask, *key)
+
+
 def swaps_between(
     conditional: LogConditional, first: tuple[int, ...], second: tuple[int, ...]
 ) -> list[Circulation]:

@@ -120,13 +120,16 @@ def pair_probes(
             dropped_lines[reason] += 1
             continue
         words, problems = whole_words(vocabulary.pieces(ids), marker)
+        for t, token in enumerate(ids):
+            if _special(token, vocabulary):
+                words[t], problems[t] = None, "unknown or special piece"
         good = []
         for first in range(len(ids)):
             for distance in range(config.min_distance, config.max_distance + 1):
                 second = first + distance
                 if second >= len(ids):
                     break
-                if reason := _bad_pair(ids, words, problems, first, second, vocabulary):
+                if reason := _bad_pair(words, problems, first, second):
                     dropped_pairs[reason] += 1
                 else:
                     good.append((first, second))
@@ -321,16 +324,11 @@ def _bad_line(text: str, ids: list[int], vocabulary: Vocabulary, config: PairPro
     return ""
 
 
-def _bad_pair(
-    ids: list[int], words: list[str | None], problems: list[str], first: int, second: int,
-    vocabulary: Vocabulary,
-) -> str:  # fmt: skip
-    if any(_special(ids[t], vocabulary) for t in (first, second)):
-        return "unknown or special piece"
+def _bad_pair(words: list[str | None], problems: list[str], first: int, second: int) -> str:
     a, b = words[first], words[second]
     if a is None or b is None:
         return problems[first] or problems[second]
-    return "same word twice" if ids[first] == ids[second] or a.lower() == b.lower() else ""
+    return "same word twice" if a.lower() == b.lower() else ""
 
 
 def _special(token: int, vocabulary: Vocabulary) -> bool:
@@ -365,7 +363,7 @@ def _texts(path: Path, column: int | None) -> Iterable[tuple[int, str]]:
         content = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as UTF-8 text: {error}") from error
-    for number, line in enumerate(content.split("\n"), start=1):
+    for number, line in enumerate(content.removesuffix("\n").split("\n"), start=1):
         if column is None or not line.strip():
             yield number, line.strip()
             continue

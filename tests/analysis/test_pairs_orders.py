@@ -119,6 +119,16 @@ def test_the_number_of_circulations(m):
     assert len(found) == math.comb(m, 2) * 2 ** (m - 2)
 
 
+@pytest.mark.parametrize("m", [2, 4])
+def test_circulations_along_all_orders_are_all_of_them(m):
+    conditional = o.conditional_from_table(random_table(m, 0))
+    along = o.circulations_along(conditional, o.pseudo_joints(conditional, m).orders)
+    found = {(c.i, c.j, c.revealed): float(c.value) for c in along}
+    assert found == {
+        (c.i, c.j, c.revealed): float(c.value) for c in o.all_circulations(conditional, m)
+    }
+
+
 def test_sampled_orders_are_distinct_seeded_and_close():
     conditional = o.conditional_from_table(random_table(7, 1))
     first, again = (o.pseudo_joints(conditional, 7, samples=200, seed=4) for _ in range(2))
