@@ -1,0 +1,1 @@
+"""The commands: gin and flags in, library calls out. The only room that imports gin."""

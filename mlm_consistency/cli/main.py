@@ -1,0 +1,82 @@
+"""`mlm-consistency COMMAND ...`: finds the command, prints errors, sets the exit status."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from mlm_consistency.errors import MlmConsistencyError, UnknownNameError
+from mlm_consistency.tables import lookup
+
+# Adding a command: 1. a file in cli/ with `run(argv) -> int`; 2. one line here and one in HELP.
+COMMANDS = {
+    "run": "mlm_consistency.cli.run:run",
+    "score": "mlm_consistency.cli.score:run",
+    "analyze": "mlm_consistency.cli.analyze:run",
+    "report": "mlm_consistency.cli.report:run",
+    "inspect": "mlm_consistency.cli.inspect:run",
+    "plan": "mlm_consistency.cli.plan:run",
+    "convert": "mlm_consistency.cli.convert:run",
+    "diagnose": "mlm_consistency.cli.diagnose:run",
+    "benchmark": "mlm_consistency.cli.benchmark:run",
+    "pretrain": "mlm_consistency.cli.pretrain:run",
+    "data": "mlm_consistency.cli.data:run",
+    "compare": "mlm_consistency.cli.compare:run",
+}
+HELP = {
+    "run": "score, analyze and report, one after another",
+    "score": "score a task under many conditionals; writes records, resumes",
+    "analyze": "records -> summary.json",
+    "report": "records and summary.json -> report.html, figures/, a table",
+    "inspect": "an example under every conditional, or the leaves of a checkpoint",
+    "plan": "memory, FLOPs and time of a run on hardware that is not at hand",
+    "convert": "checkpoints between T5X, Orbax and Hugging Face, bit-equal",
+    "diagnose": "pair diagnostics of anybody's conditional tables (JSON)",
+    "benchmark": "speed against one-at-a-time scoring, on a workload file",
+    "pretrain": "make the small model that ships",
+    "data": "list, fetch and check the benchmarks' files",
+    "compare": "several runs, or the paper's recorded curves, side by side",
+}
+EXIT_USER_ERROR = 2
+
+
+def usage() -> str:
+    """The list of commands."""
+    lines = [f"  {name:<10} {text}" for name, text in HELP.items()]
+    return (
+        "usage: mlm-consistency COMMAND [--gin_file=FILE] [--gin.NAME=VALUE] ...\n\n"
+        + "\n".join(lines)
+        + "\n\n`mlm-consistency COMMAND --help` says more."
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command; returns its exit status (2 for an error that a user can mend)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if arguments[0] in ("--version", "version"):
+        from mlm_consistency import __version__
+
+        print(__version__)
+        return 0
+    try:
+        command = lookup(COMMANDS, arguments[0], "command")
+        return int(command(arguments[1:]) or 0)
+    except UnknownNameError as error:
+        print(f"mlm-consistency: {error}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    except MlmConsistencyError as error:
+        print(f"mlm-consistency {arguments[0]}: {error}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from the last whole shard", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
