@@ -9,6 +9,7 @@ decoder/decoder_norm/scale [D]         <->   decoder.decoder_norm.scale
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -45,7 +46,8 @@ class Parameter:
         return self.shape[1:] if self.stacked else self.shape
 
 
-def parameters(config: T5Config) -> list[Parameter]:
+@functools.lru_cache(maxsize=64)
+def parameters(config: T5Config) -> tuple[Parameter, ...]:
     """The arrays of a network of this configuration, in the order of its tree."""
     found = []
     for keys, abstract in jax.tree_util.tree_leaves_with_path(abstract_parameters(config)):
@@ -62,7 +64,7 @@ def parameters(config: T5Config) -> list[Parameter]:
         else:
             names = (".".join(path),)
         found.append(Parameter(path, tuple(abstract.shape), stacked, names))
-    return found
+    return tuple(found)
 
 
 def expected_shapes(config: T5Config) -> dict[str, tuple[int, ...]]:
