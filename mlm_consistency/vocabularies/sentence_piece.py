@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,25 +39,22 @@ class SentencePieceVocabulary(Vocabulary):
 
     def __init__(self, model: bytes, extra_ids: int | None = None, name: str = "sentencepiece"):
         self.name = name
-        proto = _parse(model, name)
-        own = [p.piece for p in proto.pieces if p.piece.strip(WORD_START) == "<extra_id_0>"]
+        own = _processor(model, name)
+        has_own = any(
+            own.PieceToId(f"{mark}<extra_id_0>") != own.unk_id() for mark in ("", WORD_START)
+        )
         if extra_ids is None:
-            extra_ids = 0 if own else DEFAULT_EXTRA_IDS
+            extra_ids = 0 if has_own else DEFAULT_EXTRA_IDS
         if extra_ids < 0:
             raise VocabularyError(f"vocabulary {name!r}: extra_ids={extra_ids} is negative.")
-        if own and extra_ids:
+        if has_own and extra_ids:
             raise VocabularyError(
-                f"vocabulary {name!r} holds the piece {own[0]!r} itself: extra_ids must be 0 "
-                f"(or left out), not {extra_ids}."
+                f"vocabulary {name!r} holds <extra_id_0> itself: extra_ids must be 0 (or left "
+                f"out), not {extra_ids}."
             )
         self.extra_ids = extra_ids
         self.digest = hashlib.sha256(model + b"\nextra_ids=%d" % extra_ids).hexdigest()
-        for k in reversed(range(extra_ids)):
-            piece = proto.pieces.add()
-            piece.piece = f"<extra_id_{k}>"
-            piece.score = 0.0
-            piece.type = piece.USER_DEFINED
-        self._processor = _processor(proto.SerializeToString())
+        self._processor = _processor(with_sentinels(model, extra_ids), name) if extra_ids else own
         self.size = self._processor.GetPieceSize()
         self.unk_id = self._processor.unk_id()
         self.eos_id = self._processor.eos_id()
@@ -98,25 +96,33 @@ class SentencePieceVocabulary(Vocabulary):
                 return tuple(found)
 
 
-def _parse(model: bytes, name: str) -> Any:
-    from sentencepiece import sentencepiece_model_pb2
+def with_sentinels(model: bytes, extra_ids: int) -> bytes:
+    """The serialised model with `<extra_id_{E-1}>` .. `<extra_id_0>` as its last pieces.
 
-    proto = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
-    try:
-        proto.ParseFromString(model)
-    except Exception as error:
-        raise VocabularyError(
-            f"vocabulary {name!r} is no SentencePiece model ({len(model)} bytes do not parse). "
-            "Git LFS pointers and truncated downloads look like this."
-        ) from error
-    if not proto.pieces:
-        raise VocabularyError(f"vocabulary {name!r} is no SentencePiece model: it has no pieces.")
-    return proto
+    A SentencePiece model is a protocol buffer whose field 1 repeats the pieces, each with piece
+    (1, text), score (2, float) and type (3, 4 = user-defined); what is appended to the bytes is
+    appended to the list. So no generated protobuf module is needed, whose version would have to
+    agree with that of every other library in the process.
+    """
+    added = []
+    for k in reversed(range(extra_ids)):
+        text = f"<extra_id_{k}>".encode()
+        piece = b"\x0a" + bytes([len(text)]) + text + b"\x15" + struct.pack("<f", 0.0) + b"\x18\x04"
+        added.append(b"\x0a" + bytes([len(piece)]) + piece)
+    return model + b"".join(added)
 
 
-def _processor(serialised: bytes) -> Any:
+def _processor(model: bytes, name: str) -> Any:
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor()
-    processor.LoadFromSerializedProto(serialised)
+    try:
+        loaded = bool(model) and processor.LoadFromSerializedProto(model)
+    except RuntimeError:
+        loaded = False
+    if not loaded:
+        raise VocabularyError(
+            f"vocabulary {name!r} is no SentencePiece model ({len(model)} bytes do not parse). "
+            "Git LFS pointers and truncated downloads look like this."
+        )
     return processor
