@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns its exit status (2 for an error that a user can mend)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0

@@ -44,6 +44,12 @@ class PromptLengths:
         return PromptLengths(*(getattr(self, f.name)[index] for f in dataclasses.fields(self)))
 
 
+def concatenate(tables: Sequence[PromptLengths]) -> PromptLengths:
+    """The prompts of several tables, one after another."""
+    fields = [field.name for field in dataclasses.fields(PromptLengths)]
+    return PromptLengths(*(np.concatenate([getattr(t, f) for t in tables]) for f in fields))
+
+
 @dataclasses.dataclass(frozen=True)
 class Batch:
     """What one data slot computes in one step; prompts by number.

@@ -1,0 +1,237 @@
+"""`mlm-consistency score`: tasks in, records out. Reads from top to bottom."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from mlm_consistency.cli import gin_files
+from mlm_consistency.cli.inputs import survey
+from mlm_consistency.cli.progress import Progress
+from mlm_consistency.cli.settings import MACROS, ScoreConfig, score_config
+from mlm_consistency.errors import ConfigError
+from mlm_consistency.models.config import T5Config
+
+log = logging.getLogger(__name__)
+EXIT_PREEMPTED = 75  # EX_TEMPFAIL: the launchers start again
+# Decoder rows, reads and pairs get this much more than a sample of prompts needs.
+SPARE = 0.06
+DESCRIPTION = """\
+Scores tasks under many conditionals and writes records into OUTPUT_DIR. Started again, it goes on
+after the last whole shard. Exit status: 0 complete, 2 something to mend, 75 preempted (start
+again).
+"""
+
+
+def run(argv: list[str]) -> int:
+    """The command."""
+    others, bindings = gin_files.split_bindings(argv)
+    parser = gin_files.parser("score", DESCRIPTION)
+    parser.add_argument("--profile", metavar="DIR", help="write a JAX trace of the run here")
+    parser.add_argument(
+        "--check", action="store_true", help="check data and configuration, print counts, stop"
+    )
+    flags = parser.parse_args(others)
+    gin_files.load(flags.gin_file, bindings, flags.gin_search_paths, MACROS)
+    return score(score_config(), gin_files.operative(), flags.profile, flags.check)
+
+
+def score(
+    config: ScoreConfig, gin_text: str = "", profile: str | None = None, check: bool = False
+) -> int:
+    """Scores the tasks of `config` into its run folder.
+
+    Raises:
+      MlmConsistencyError: for whatever a user can mend; nothing is written before the data, the
+        configuration and the checkpoint's description have been checked.
+    """
+    # ---- what is asked: vocabulary and tasks, checked to the last row -------------------------
+    from mlm_consistency.vocabularies import load_vocabulary
+
+    began = time.monotonic()
+    vocabulary = load_vocabulary(config.vocabulary, config.vocabulary_extra_ids)
+    inputs, entries = [], {}
+    for task in config.tasks:
+        task_input, entry = survey(config, task, vocabulary)
+        inputs.append(task_input)
+        entries[task_input.name] = entry
+        dropped = "".join(f"; dropped {n}: {why}" for why, n in entry.dropped.items())
+        print(f"task {task_input.name}: {entry.examples} examples{dropped}", file=sys.stderr)
+    if check:
+        return 0
+
+    # ---- who answers: the network, its weights' description, the devices ----------------------
+    import jax
+
+    from mlm_consistency.checkpoints.checkpoint import open_checkpoint
+    from mlm_consistency.checkpoints.architecture import architecture
+    from mlm_consistency.checkpoints.digest import fingerprint
+    from mlm_consistency.scoring.mesh import check_model_fits_mesh, make_mesh
+
+    use_compilation_cache(config)
+    checkpoint = open_checkpoint(config.checkpoint_path)
+    model = architecture(checkpoint, config.model)
+    model = dataclasses.replace(model, dtype=config.dtype, param_dtype=config.param_dtype)
+    check_vocabulary(vocabulary.size, model, config)
+    mesh = make_mesh(config.mesh)
+    check_model_fits_mesh(model, mesh)
+
+    # ---- at what cost: one batch shape for the whole run --------------------------------------
+    from mlm_consistency.scoring.lanes import lanes_of
+    from mlm_consistency.scoring.packing import concatenate
+    from mlm_consistency.scoring.shapes import choose_shape
+
+    lengths = concatenate([task.lengths for task in inputs])
+    single = sum(entry.shards for entry in entries.values()) == 1
+    shape = choose_shape(lengths, model, config.packing, 0.0 if single else SPARE)
+
+    # ---- the run folder: made new, or found and held against this configuration ---------------
+    from mlm_consistency.records import Manifest, RunWriter, installed_versions, source_revision
+
+    manifest = Manifest(
+        model=dataclasses.asdict(model),
+        checkpoint=fingerprint(checkpoint),
+        vocabulary=vocabulary.digest,
+        conditionals=tuple(c.name for c in config.conditionals),
+        tasks=entries,
+        mode=config.mode,
+        dtype=config.dtype,
+        packing={
+            **dataclasses.asdict(shape),
+            "examples_per_shard": config.packing.examples_per_shard,
+        },
+        settings={"family": config.family, "param_dtype": config.param_dtype},
+        versions=installed_versions(),
+        revision=source_revision(),
+        device=f"{len(jax.devices())} x {jax.devices()[0].device_kind}",
+        mesh=dict(mesh.shape),
+        information={
+            "checkpoint_path": config.checkpoint_path,
+            "vocabulary_path": config.vocabulary,
+            "tasks": [dataclasses.asdict(task) for task in config.tasks],
+        },
+    )
+    process, processes = jax.process_index(), jax.process_count()
+    writer = RunWriter(config.output_dir, manifest, process=process, processes=processes)
+    if process == 0 and gin_text:
+        writer.write_text("config.gin", gin_text)
+    total = sum(entry.examples for entry in entries.values())
+    per_shard = config.packing.examples_per_shard
+    before = {name: len(writer.finished(name)) for name in entries}
+    done = sum(min(before[name] * per_shard, entries[name].examples) for name in entries)
+
+    # ---- the loop: step after step, shard after shard -----------------------------------------
+    from mlm_consistency.scoring.loop import ScoringLoop
+    from mlm_consistency.scoring.step import make_step
+
+    stop = stop_on_sigterm()
+    writing = 0.0
+    if done < total:
+        params = load_weights(checkpoint, model, mesh, config)
+        step = make_step(model, mesh)
+        loop = ScoringLoop(step, params, shape, mesh, vocabulary.pad_id, per_shard, stop)
+        lanes = lanes_of(mesh)
+        with Progress("scoring", total, done) as progress, tracing(profile):
+            for shard in loop.run(inputs, writer.finished):
+                at = time.monotonic()
+                if lanes.writes:
+                    writer.write(shard, vocabulary)
+                writing += time.monotonic() - at
+                progress.advance(len(shard.examples), shard.task)
+        if stop.is_set():
+            print(
+                "stopped by SIGTERM; the shards in the run folder are whole. The same command "
+                f"goes on from there (exit status {EXIT_PREEMPTED}).",
+                file=sys.stderr,
+            )
+            return EXIT_PREEMPTED
+        report_times(loop.times, writing, time.monotonic() - began)
+    writer.complete({name: entry.examples for name, entry in entries.items()})
+    print(f"records: {config.output_dir}", file=sys.stderr)
+    return 0
+
+
+def check_vocabulary(size: int, model: T5Config, config: ScoreConfig) -> None:
+    """Refuses a vocabulary with ids that the network has no rows for.
+
+    Raises:
+      ConfigError: with both sizes.
+    """
+    if size > model.vocab_size:
+        raise ConfigError(
+            f"VOCABULARY {config.vocabulary!r} has {size} ids, but {model.name} at "
+            f"{config.checkpoint_path!r} has {model.vocab_size} rows: take the vocabulary that "
+            "the checkpoint was trained with (or set VOCABULARY_EXTRA_IDS)"
+        )
+
+
+def use_compilation_cache(config: ScoreConfig) -> None:
+    """JAX's persistent cache of compiled steps, beside the run folder unless told otherwise."""
+    import jax
+
+    where = config.compilation_cache
+    if where == "beside":
+        if "://" in config.output_dir:
+            return
+        where = str(Path(config.output_dir).absolute().parent / ".jax_cache")
+    if where:
+        jax.config.update("jax_compilation_cache_dir", where)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def load_weights(checkpoint: Any, model: T5Config, mesh: Any, config: ScoreConfig) -> Any:
+    """The checkpoint's weights on the mesh, with progress."""
+    from mlm_consistency.checkpoints.restore import restore
+    from mlm_consistency.models.t5 import logical_axes
+    from mlm_consistency.scoring.mesh import weight_shardings
+
+    shardings = weight_shardings(logical_axes(model), mesh, config.mesh)
+    with Progress("loading weights", 0, unit="MiB") as progress:
+
+        def show(done: int, total: int, name: str) -> None:
+            del name
+            progress.total = total >> 20
+            if progress.bar is not None:
+                progress.bar.update(progress.task, total=progress.total)
+            progress.advance((done >> 20) - progress.done)
+
+        return restore(checkpoint, model, shardings, progress=show)
+
+
+def stop_on_sigterm() -> threading.Event:
+    """An event that SIGTERM sets (where signals can be handled: in the main thread)."""
+    stop = threading.Event()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+    return stop
+
+
+def tracing(folder: str | None) -> Any:
+    """A JAX trace into `folder` (open it with Perfetto or TensorBoard); nothing without one."""
+    import contextlib
+
+    if not folder:
+        return contextlib.nullcontext()
+    import jax
+
+    os.makedirs(folder, exist_ok=True)
+    return jax.profiler.trace(folder, create_perfetto_trace=True)
+
+
+def report_times(times: Any, writing: float, wall: float) -> None:
+    """One line on where the time went."""
+    per_step = times.waiting_for_device / max(times.steps, 1)
+    print(
+        f"{times.examples} examples ({times.prompts} prompts, {times.encoder_tokens} encoder and "
+        f"{times.decoder_tokens} decoder tokens) in {times.steps} steps; waited "
+        f"{times.waiting_for_device:.1f} s for the device ({per_step:.3f} s a step), "
+        f"{times.waiting_for_input:.1f} s for input, {writing:.1f} s writing; {wall:.1f} s in all",
+        file=sys.stderr,
+    )
