@@ -182,6 +182,24 @@ def choose_shape(
     )
 
 
+def quantized(shape: BatchShape) -> BatchShape:
+    """A shape at least as large, its sizes rounded up to a few steps, so that similar prompts
+    share one compilation."""
+
+    def up(value: int) -> int:
+        step = max(8, 1 << max(0, value.bit_length() - 2))
+        return round_up(value, step)
+
+    return BatchShape(
+        rows=tuple((up(length), count) for length, count in shape.rows),
+        decoder_rows=shape.decoder_rows,
+        memory_length=up(shape.memory_length),
+        decoder_length=up(shape.decoder_length),
+        reads=up(shape.reads),
+        pairs=up(shape.pairs),
+    )
+
+
 def fill_level(prompts: list[int], lengths: PromptLengths, shape: BatchShape) -> tuple[int, int]:
     """(memory, nodes) that the fullest decoder rows hold when these prompts are spread evenly."""
     roomy = dataclasses.replace(
