@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 
-from mlm_consistency.errors import MlmConsistencyError, UnknownNameError
+from mlm_consistency.errors import MlmConsistencyError
 from mlm_consistency.tables import lookup
 
 # Adding a command: 1. a file in cli/ with `run(argv) -> int`; 2. one line here and one in HELP.
@@ -67,11 +67,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         command = lookup(COMMANDS, arguments[0], "command")
         return int(command(arguments[1:]) or 0)
-    except UnknownNameError as error:
-        print(f"mlm-consistency: {error}", file=sys.stderr)
-        return EXIT_USER_ERROR
     except MlmConsistencyError as error:
-        print(f"mlm-consistency {arguments[0]}: {error}", file=sys.stderr)
+        # gin adds the call stack of its configurables below a message
+        message = str(error).split("\n  In call to configurable")[0]
+        command_name = "" if arguments[0] not in COMMANDS else f" {arguments[0]}"
+        print(f"mlm-consistency{command_name}: {message}", file=sys.stderr)
         return EXIT_USER_ERROR
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last whole shard", file=sys.stderr)

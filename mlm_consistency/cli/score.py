@@ -70,8 +70,8 @@ def score(
     # ---- who answers: the network, its weights' description, the devices ----------------------
     import jax
 
-    from mlm_consistency.checkpoints.checkpoint import open_checkpoint
     from mlm_consistency.checkpoints.architecture import architecture
+    from mlm_consistency.checkpoints.checkpoint import open_checkpoint
     from mlm_consistency.checkpoints.digest import fingerprint
     from mlm_consistency.scoring.mesh import check_model_fits_mesh, make_mesh
 

@@ -151,7 +151,8 @@ def task_configs() -> tuple[TaskConfig, ...]:
     configs = []
     for name in task_names():
         with gin.config_scope(name):
-            configs.append(task_config(name))
+            bound = _is_bound(f"{name}/task.data_dir") or _is_bound("task.data_dir")
+            configs.append(task_config(name, **({} if bound else {"data_dir": macro("DATA_DIR")})))
     return tuple(configs)
 
 
