@@ -17,9 +17,10 @@ class Vocabulary(abc.ABC):
 
     Conventions, the same for every kind:
       * `encode` adds no `</s>`, no `[CLS]` and no padding: ids are assembled by the conditionals.
-      * A text such as `<extra_id_0>` stands for that sentinel, and the text around it keeps the
-        spaces that it has: `<extra_id_0> that` gives `▁that`, `<extra_id_0>that` gives `that`
-        (a SentencePiece vocabulary; a `tokenizer.json` follows its own pre-tokeniser).
+      * A text such as `<extra_id_0>` stands for that sentinel. The space in front of it is part
+        of what it stands for; the text behind it keeps the space that it has: `<extra_id_0> that`
+        gives `▁that`, `<extra_id_0>that` gives `that`. (So in a SentencePiece vocabulary; a
+        `tokenizer.json` follows its own pre-tokeniser.)
         Prompts and candidates may not hold sentinels; `encode_example` refuses them.
       * What the vocabulary cannot spell becomes `unk_id`; `count_unknown` counts it.
 

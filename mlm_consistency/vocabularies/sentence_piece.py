@@ -24,9 +24,9 @@ class SentencePieceVocabulary(Vocabulary):
     and gets no further ids.
 
     The sentinels are user-defined pieces of the processor, so that a sentinel in a text is one id
-    and the text behind it starts a word only where a space says so. SentencePiece puts a word
-    start in front of every text; where the text begins with a sentinel, that stray piece is
-    taken away again.
+    and the text behind it starts a word only where a space says so. The space in front of a
+    sentinel is part of what it stands for: a bare word-start piece there, or at the beginning of
+    a text, is taken away, as no such piece was there in pretraining.
 
     Args:
       model: the serialised model.
@@ -69,9 +69,14 @@ class SentencePieceVocabulary(Vocabulary):
 
     def encode(self, text: str) -> list[int]:
         ids = list(self._processor.EncodeAsIds(text))
-        if SENTINEL_TEXT.match(text.lstrip(" ")) and ids and ids[0] == self._word_start:
-            return ids[1:]
-        return ids
+        if not SENTINEL_TEXT.search(text):
+            return ids
+        following = [*ids[1:], None]
+        return [
+            token
+            for token, after in zip(ids, following, strict=True)
+            if not (token == self._word_start and after in self._sentinel_numbers)
+        ]
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._processor.DecodeIds([int(token) for token in ids])

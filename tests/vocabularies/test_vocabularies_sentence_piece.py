@@ -96,8 +96,15 @@ def test_a_text_that_begins_with_a_sentinel_begins_with_its_id(tiny):
         assert tiny.sentinel_number(tiny.encode(text)[0]) is not None
 
 
+def test_a_space_in_front_of_a_sentinel_is_part_of_it(tiny):
+    ids = tiny.encode("Tom <extra_id_0> the barn <extra_id_1><extra_id_2>")
+    tom, barn = tiny.encode("Tom"), tiny.encode("the barn")
+    assert ids == [*tom, tiny.sentinel(0), *barn, tiny.sentinel(1), tiny.sentinel(2)]
+    assert ids == tiny.encode("Tom<extra_id_0> the barn<extra_id_1> <extra_id_2>")
+
+
 def test_decode_shows_sentinels(tiny):
-    text = "Tom <extra_id_0> the barn <extra_id_1>"
+    text = "Tom<extra_id_0> the barn<extra_id_1>"
     assert tiny.decode(tiny.encode(text)) == text
 
 
