@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,18 +41,24 @@ def gain_of(summary: Summary, reduction: str) -> Gain:
     """
     entry = summary["ensembles"][reduction]
     n, gained, forfeited = entry["n"], entry["gained"], entry["forfeited"]
-    change = np.repeat([1.0, -1.0, 0.0], [gained, forfeited, n - gained - forfeited])[:, None]
-    low, high = bootstrap_intervals(
-        change, summary["level"], summary["resamples"], summary["seed"]
-    )[0]
+    settings = summary["level"], summary["resamples"], summary["seed"]
     return Gain(
         baseline=next(iter(summary["conditionals"].values()))["accuracy"],
         ensemble=entry["accuracy"],
         difference=(gained - forfeited) / n,
-        interval=(float(low), float(high)),
+        interval=_change_interval(gained, forfeited, n, *settings),
         p_value=entry["p_value"],
         n=n,
     )
+
+
+@functools.cache
+def _change_interval(
+    gained: int, forfeited: int, n: int, level: float, resamples: int, seed: int
+) -> tuple[float, float]:
+    change = np.repeat([1.0, -1.0, 0.0], [gained, forfeited, n - gained - forfeited])
+    low, high = bootstrap_intervals(change[:, None], level, resamples, seed)[0]
+    return float(low), float(high)
 
 
 def pair_disagreement(

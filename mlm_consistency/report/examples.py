@@ -12,25 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from mlm_consistency.report.contradictions import (
-    candidate_distributions,
-    divergence,
-    most_contradictory,
-)
+from mlm_consistency.analysis.scores import Scores
+from mlm_consistency.report.contradictions import divergences, most_contradictory
 
 WORD_START = "▁"
 LayoutOf = Callable[[str, int], tuple[list, list] | None]
 
 
-def answers_of(values: np.ndarray, applicable: np.ndarray) -> np.ndarray:
-    """[N, K] index of the best candidate (ties: the first), -1 where not applicable."""
-    safe = np.where(np.isnan(values), -np.inf, values)
-    return np.where(applicable, safe.argmax(axis=-1), -1)
-
-
 def explorer_task(
-    scores: Any,
-    values: np.ndarray,
+    scores: Scores,
+    token_reduction: str,
     rows: Sequence[Mapping[str, Any]],
     reasons: Mapping[tuple[int, int], str],
     mode_index: Sequence[int],
@@ -39,8 +30,8 @@ def explorer_task(
     """One task's examples for the page.
 
     Args:
-      scores: the task's `Scores` (N examples, K conditionals, C candidates).
-      values: [N, K, C] scores in nats, -inf at candidates an example does not have.
+      scores: of N examples, K conditionals, at most C candidates.
+      token_reduction: "mean" or "sum" over a candidate's tokens.
       rows: N rows of the examples records, in the same order.
       reasons: (example, conditional) -> why the conditional does not apply.
       mode_index: for each conditional, which of the row's modes it was asked in.
@@ -49,11 +40,10 @@ def explorer_task(
     Returns:
       A dict of lists, ready for JSON; the field names are read by assets/explorer.js.
     """
-    answers = answers_of(values, scores.applicable)
-    best = np.where(scores.applicable[..., None], values, -np.inf).max(axis=1)
-    divergences = divergence(
-        candidate_distributions(np.where(scores.applicable[..., None], values, np.nan))
-    )
+    values, applicable = scores.values(token_reduction), scores.applicable
+    answers = scores.predictions(token_reduction)
+    best = np.where(applicable[..., None], values, -np.inf).max(axis=1)
+    divergence = divergences(values, applicable)
     subjects = sorted(set(scores.subjects))
     order = {subject: place for place, subject in enumerate(subjects)}
     reason_texts = sorted(set(reasons.values()))
@@ -73,8 +63,8 @@ def explorer_task(
         ],
         "answers": answers.tolist(),
         "ensemble": best.argmax(axis=-1).tolist(),
-        "divergence": [round(float(d), 4) for d in divergences],
-        "top": most_contradictory(divergences, answers),
+        "divergence": [round(float(d), 4) for d in divergence],
+        "top": most_contradictory(divergence, answers),
         "reason_texts": reason_texts,
         "reasons": {f"{i},{k}": reason_texts.index(text) for (i, k), text in reasons.items()},
         "layouts": _layouts(scores.conditionals, rows, mode_index, layout_of),

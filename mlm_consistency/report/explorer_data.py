@@ -51,7 +51,7 @@ def examples_of_run(run: Run, task: str, part: Mapping[str, Any]) -> dict[str, A
     asked = [run.manifest.mode if word is None else word for word in words]
     return explorer_task(
         scores=scores,
-        values=scores.values(part["token_reduction"]),
+        token_reduction=part["token_reduction"],
         rows=rows,
         reasons=_reasons(run, task, scores.conditionals, place),
         mode_index=[modes.index(word) if word in modes else 0 for word in asked],

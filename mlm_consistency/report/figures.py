@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from etils import epath
@@ -38,6 +39,30 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 
 
+def _figure(width: float, height: float) -> Any:
+    # A figure of its own, without pyplot: no display is asked for and nothing stays open.
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _styled(draw: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """Draws under this module's style, and lays the figure out once for all formats."""
+
+    @functools.wraps(draw)
+    def styled(summary: Mapping[str, Any]) -> Any:
+        import matplotlib
+
+        with matplotlib.rc_context(_STYLE):
+            figure = draw(summary)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+        return figure
+
+    return styled
+
+
+@_styled
 def accuracy_figure(summary: Mapping[str, Any]) -> Any:
     """Accuracy with its 95 % interval for every conditional and ensemble."""
     rows = series.accuracies(summary)
@@ -57,6 +82,7 @@ def accuracy_figure(summary: Mapping[str, Any]) -> Any:
     return figure
 
 
+@_styled
 def curves_figure(summary: Mapping[str, Any]) -> Any:
     """Accuracy and disagreement against the number of conditionals, with intervals."""
     figure = _figure(6.4, 2.3)
@@ -76,6 +102,7 @@ def curves_figure(summary: Mapping[str, Any]) -> Any:
     return figure
 
 
+@_styled
 def pairwise_figure(summary: Mapping[str, Any]) -> Any:
     """The matrix of pairwise disagreement, in percent."""
     import numpy as np
@@ -100,11 +127,14 @@ def pairwise_figure(summary: Mapping[str, Any]) -> Any:
     return figure
 
 
-def _figure(width: float, height: float) -> Any:
-    # A figure of its own, without pyplot: no display is asked for and nothing stays open.
-    from matplotlib.figure import Figure
+def render(figure: Any, kind: str) -> bytes:
+    """The file of a figure: "pdf", "svg" or "png". The same figure gives the same bytes."""
+    import matplotlib
 
-    return Figure(figsize=(width, height), layout="constrained")
+    with matplotlib.rc_context(_STYLE):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=200, metadata=_METADATA[kind])
+    return buffer.getvalue()
 
 
 def write_figures(run_folder: storage.PathLike) -> list[os.PathLike[str]]:
@@ -113,22 +143,17 @@ def write_figures(run_folder: storage.PathLike) -> list[os.PathLike[str]]:
     Raises:
       AnalysisError: where summary.json is missing or of another schema.
     """
-    import matplotlib
-
     summary = read_summary(run_folder)
     folder = storage.join(run_folder, "figures")
     storage.make_folder(folder)
     written: list[os.PathLike[str]] = []
-    with matplotlib.rc_context(_STYLE):
-        for task, part in summary["tasks"].items():
-            drawn = {"accuracy": accuracy_figure(part)}
-            if len(part["conditionals"]) > 1:
-                drawn |= {"curves": curves_figure(part), "pairwise": pairwise_figure(part)}
-            for name, figure in drawn.items():
-                for kind in _FORMATS:
-                    path = storage.join(folder, f"{file_stem(task)}-{name}.{kind}")
-                    buffer = io.BytesIO()
-                    figure.savefig(buffer, format=kind, dpi=200, metadata=_METADATA[kind])
-                    storage.publish(path, buffer.getvalue())
-                    written.append(epath.Path(path))
+    for task, part in summary["tasks"].items():
+        drawn = {"accuracy": accuracy_figure(part)}
+        if len(part["conditionals"]) > 1:
+            drawn |= {"curves": curves_figure(part), "pairwise": pairwise_figure(part)}
+        for name, figure in drawn.items():
+            for kind in _FORMATS:
+                path = storage.join(folder, f"{file_stem(task)}-{name}.{kind}")
+                storage.publish(path, render(figure, kind))
+                written.append(epath.Path(path))
     return written

@@ -20,7 +20,9 @@ _WORDS = (
 
 def fixed(value: float, digits: int = 1) -> str:
     """A number with a fixed count of decimals and a true minus sign; never "−0.0"."""
-    rounded = round(value, digits) + 0.0  # + 0.0 turns -0.0 into 0.0
+    # First to where floating point is exact, so that 100 * 0.5175 is 51.75 and not a hair below;
+    # + 0.0 turns -0.0 into 0.0.
+    rounded = round(round(value, 9), digits) + 0.0
     return f"{rounded:.{digits}f}".replace("-", MINUS)
 
 

@@ -23,8 +23,8 @@ METHOD = (
     "conditionals’ scores; max takes the best score of each candidate over the conditionals.",
     "Accuracies and disagreement are over the examples to which every conditional applies. "
     "Intervals are {level} bootstrap intervals (BCa) over examples. The curves average over the "
-    "subsets of conditionals that hold the baseline. After Young, Chen and You, Inconsistencies in Masked "
-    "Language Models, arXiv 2301.00068.",
+    "subsets of conditionals that hold the baseline. After Young, Chen and You, Inconsistencies "
+    "in Masked Language Models, arXiv 2301.00068.",
 )
 
 

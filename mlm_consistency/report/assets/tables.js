@@ -19,7 +19,7 @@
     heads.forEach((head, column) => {
       const button = Report.element("button", { type: "button" });
       button.append(...head.childNodes);
-      button.insertBefore(Report.element("span", { class: "arrow", "aria-hidden": "true" }), button.querySelector(".unit"));
+      button.querySelector(".label").append(Report.element("span", { class: "arrow", "aria-hidden": "true" }));
       head.append(button);
       head.classList.add("sorts");
       button.addEventListener("click", () => {
