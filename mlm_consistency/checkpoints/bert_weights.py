@@ -131,8 +131,9 @@ def _array(
 ) -> jax.Array:
     """Each process reads the slices that its own devices hold."""
 
-    def shard(index: tuple[slice, ...]) -> np.ndarray:
-        bounds = [part.indices(size)[:2] for part, size in zip(index, parameter.shape, strict=True)]
+    def shard(index: tuple[slice, ...] | None) -> np.ndarray:
+        parts = index or (slice(None),) * len(parameter.shape)
+        bounds = [part.indices(size)[:2] for part, size in zip(parts, parameter.shape, strict=True)]
         whole = tuple(slice(*bound) for bound in bounds)
         return read_shard(sources, parameter.stacked, whole, dtype, pool)
 

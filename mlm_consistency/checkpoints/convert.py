@@ -1,8 +1,9 @@
 """From one form to another, leaf by leaf: bit-equal, resumable, with a digest.
 
-Everything is written in `OUT.partial`, each finished leaf noted with its digest in a journal
-there; when all are done the folder gets its name. A second call with the same arguments goes on
-after the last noted leaf; one from other weights or to another form is refused.
+Everything is written in `OUT.partial`. After every gibibyte the disk is synchronised and the
+leaves written so far are noted with their digests in a journal there; when all are done the
+folder gets its name. A second call with the same arguments goes on after the last noted leaf; one
+from other weights or to another form is refused.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ WRITERS = {
 }
 JOURNAL = "conversion.jsonl"
 RECORD = "conversion.json"
+SYNC_BYTES = 2**30
 
 Progress = Callable[[int, int, str], None]
 
 
 class Writer(abc.ABC):
-    """Writes leaves into a folder, any order, each whole and on the disk when `write` returns.
+    """Writes leaves into a folder, in any order.
 
     Attributes:
       folder: a local path that exists.
@@ -164,19 +166,20 @@ def write_checkpoint(
     writer = writer_class(partial, dict(checkpoint.leaves), network)
     total = sum(leaf.nbytes for leaf in checkpoint.leaves.values())
     read = 0
-    with open(os.path.join(partial, JOURNAL), "a", encoding="utf-8") as journal:
-        for name, leaf in checkpoint.leaves.items():
-            if name not in done:
-                array = leaf.read_all()
-                done[name] = leaf_digest(leaf, array)
-                writer.write(leaf, array)
-                journal.write(json.dumps({"leaf": name, "sha256": done[name]}) + "\n")
-                journal.flush()
-                os.fsync(journal.fileno())
-                del array
-            read += leaf.nbytes
-            if progress is not None:
-                progress(read, total, name)
+    unsynced: list[Leaf] = []
+    for name, leaf in checkpoint.leaves.items():
+        if name not in done:
+            array = leaf.read_all()
+            done[name] = leaf_digest(leaf, array)
+            writer.write(leaf, array)
+            del array
+            unsynced.append(leaf)
+            if sum(leaf.nbytes for leaf in unsynced) >= SYNC_BYTES:
+                _note(partial, unsynced, done)
+                unsynced = []
+        read += leaf.nbytes
+        if progress is not None:
+            progress(read, total, name)
     writer.finish()
     conversion = Conversion(
         folder.address, to, len(checkpoint.leaves), checkpoint.parameter_count, combined(done)
@@ -187,8 +190,20 @@ def write_checkpoint(
     if to != "huggingface":
         _write_json(os.path.join(partial, ARCHITECTURE), dataclasses.asdict(network))
     os.remove(os.path.join(partial, JOURNAL))
+    os.sync()  # the name promises that everything is there
     os.replace(partial, folder.path)
     return conversion
+
+
+def _note(partial: str, leaves: list[Leaf], digests: dict[str, str]) -> None:
+    """Notes leaves in the journal once they are on the disk."""
+    os.sync()
+    with open(os.path.join(partial, JOURNAL), "a", encoding="utf-8") as journal:
+        for leaf in leaves:
+            entry = {"leaf": leaf.name, "sha256": digests[leaf.name]}
+            journal.write(json.dumps(entry) + "\n")
+        journal.flush()
+        os.fsync(journal.fileno())
 
 
 def _write_json(path: str, value: dict[str, Any]) -> None:

@@ -99,8 +99,6 @@ class HuggingFaceWriter(Writer):
         with open(os.path.join(self.folder, place.file), "r+b") as handle:
             handle.seek(place.start)
             handle.write(stored.view(np.uint8).reshape(-1).data)
-            handle.flush()
-            os.fsync(handle.fileno())
 
     def finish(self) -> None:
         for leaf in self.absent.values():
