@@ -8,6 +8,7 @@ and under TYPE_CHECKING count too: they are dependencies all the same.
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,8 +64,13 @@ def room(path: Path) -> str:
     return place(path).partition("/")[0]
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imports(path: Path) -> list[tuple[int, str]]:
     """Line and full dotted name of everything that a file imports."""
+    return list(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
     module = [PACKAGE, *path.relative_to(ROOT).with_suffix("").parts]
     for node in ast.walk(ast.parse(path.read_text(), filename=str(path))):
         if isinstance(node, ast.Import):
