@@ -63,4 +63,12 @@ def counts(summary: Mapping[str, Any]) -> str:
         )
     if summary["without_right_candidate"]:
         said.append(f"{q.count(summary['without_right_candidate'])} have no right candidate")
-    return "; ".join(said) + f". Chance: {q.percent(summary['chance'])} %."
+    text = "; ".join(said) + f". Chance: {q.percent(summary['chance'])} %."
+    apart = summary.get("mean_js_divergence")  # absent from the first summaries of schema 1
+    if apart is None or len(summary["conditionals"]) < 2:
+        return text
+    low, high = (q.fixed(bound, 3) for bound in apart["interval"])
+    return (
+        f"{text} Mean Jensen-Shannon divergence between two conditionals: "
+        f"{q.fixed(apart['value'], 3)} nats ({level_of(summary)} interval {low} to {high})."
+    )

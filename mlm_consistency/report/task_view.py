@@ -124,7 +124,7 @@ def _facts(manifest: Manifest, summary: Mapping[str, Any]) -> list[tuple[str, st
         ("Scored in", manifest.dtype),
         ("Device", manifest.device),
         ("Date", manifest.created[:10]),
-        ("mlm_consistency", manifest.versions.get("mlm_consistency", "")),
+        ("mlm-consistency", manifest.versions.get("mlm-consistency", "")),
     ]
     return [(name, value) for name, value in facts if value]
 

@@ -68,7 +68,7 @@ def write_made_up_run(folder: Path, tasks: list[MadeUpTask], resamples: int = 10
             for task in tasks
         },
         settings={"family": "t5"},
-        versions={"mlm_consistency": "0.1.0"},
+        versions={"mlm-consistency": "0.1.0"},
         device="cpu",
         mesh={"data": 1, "model": 1},
         created="2026-01-02T03:04:05+00:00",

@@ -67,6 +67,7 @@ def test_counts_name_what_was_dropped_and_what_was_left_out(summary):
     assert "87 used below" in said
     assert "3 left out" in said
     assert "span_3_5_2 3" in said
+    assert "Mean Jensen-Shannon divergence between two conditionals: 0." in said
 
 
 def test_a_single_conditional_makes_no_claim_of_agreement(summary):
