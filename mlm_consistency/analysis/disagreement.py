@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mlm_consistency.analysis.divergences import jensen_shannon
+from mlm_consistency.analysis.pair_tables import log_normalize
+
 
 def disagrees(predictions: np.ndarray) -> np.ndarray:
     """Whether the predictions [N, K] of an example are not all the same -> bool [N]."""
@@ -31,3 +34,19 @@ def mean_pairwise_disagreement(predictions: np.ndarray) -> np.ndarray:
         (predictions[:, k + 1 :] != predictions[:, k : k + 1]).sum(1) for k in range(count - 1)
     )
     return differing / (count * (count - 1) / 2)
+
+
+def mean_js_divergence(values: np.ndarray) -> np.ndarray:
+    """Mean Jensen-Shannon divergence over the pairs of an example's conditionals, nats -> [N].
+
+    Of the distributions over the candidates, q_k = softmax of `values` [N, K, C]. Says how
+    inconsistent where the disagreement says only whether; 0 for one conditional, at most log 2.
+    """
+    log_q = log_normalize(values, -1)
+    count = values.shape[1]
+    if count < 2:
+        return np.zeros(len(values))
+    total = sum(
+        jensen_shannon(log_q[:, k : k + 1], log_q[:, k + 1 :]).sum(1) for k in range(count - 1)
+    )
+    return total / (count * (count - 1) / 2)

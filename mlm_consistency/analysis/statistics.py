@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 from scipy import stats
 
@@ -11,27 +13,38 @@ from mlm_consistency.errors import AnalysisError
 _BLOCK = 4_000_000
 
 
-def resampled_means(columns: np.ndarray, resamples: int = 2000, seed: int = 0) -> np.ndarray:
-    """Means of `columns` [N, M] over resamples of the N examples -> [resamples, M].
+def resample_weights(examples: int, resamples: int = 2000, seed: int = 0) -> Iterator[np.ndarray]:
+    """How often each example is in each resample -> blocks [b, N] of counts that sum to N a row.
 
-    All columns see the same resamples, so differences of columns are paired. Drawn with
-    replacement from numpy's PCG64 with `seed`.
+    Drawn with replacement from numpy's PCG64 with `seed`; together the blocks have `resamples`
+    rows, and the draws do not depend on how they are cut.
     """
-    columns = np.asarray(columns, np.float64)
-    examples = len(columns)
     if not examples:
         raise AnalysisError("a bootstrap needs at least one example")
     rng = np.random.default_rng(seed)
     rows = max(1, _BLOCK // examples)
-    means = np.empty((resamples, columns.shape[1]))
     for start in range(0, resamples, rows):
         count = min(rows, resamples - start)
         drawn = rng.integers(examples, size=(count, examples))
         # Counting each row's draws at once: row r's draws are shifted by r * N.
         drawn += np.arange(count)[:, None] * examples
         weights = np.bincount(drawn.ravel(), minlength=count * examples)
-        means[start : start + count] = weights.reshape(count, examples) @ columns
-    return means / examples
+        yield weights.reshape(count, examples)
+
+
+def resampled_means(columns: np.ndarray, resamples: int = 2000, seed: int = 0) -> np.ndarray:
+    """Means of `columns` [N, M] over resamples of the N examples -> [resamples, M].
+
+    All columns see the same resamples, so differences of columns are paired.
+    """
+    columns = np.asarray(columns, np.float64)
+    blocks = [w @ columns for w in resample_weights(len(columns), resamples, seed)]
+    return np.concatenate(blocks) / len(columns)
+
+
+def percentile_intervals(resampled: np.ndarray, level: float = 0.95) -> np.ndarray:
+    """Percentile intervals of any statistics from their resamples [resamples, M] -> [M, 2]."""
+    return np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2], axis=0).T
 
 
 def bootstrap_intervals(
@@ -66,6 +79,27 @@ def bootstrap_intervals(
             intervals[m] = binomial_interval(int(value * len(columns)), len(columns), level)
         else:
             intervals[m] = value
+    return intervals
+
+
+def named_intervals(
+    figures: Mapping[str, np.ndarray], level: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """`bootstrap_intervals` of named per-example figures, all from the same resamples.
+
+    Args:
+      figures: name -> [N] or [N, M], one value an example.
+    Returns:
+      name -> [2] or [M, 2].
+    """
+    columns = np.column_stack(list(figures.values())).astype(np.float64)
+    bounds = bootstrap_intervals(columns, level, resamples, seed)
+    intervals, start = {}, 0
+    for name, figure in figures.items():
+        width = figure.shape[1] if figure.ndim == 2 else 1
+        block = bounds[start : start + width]
+        intervals[name] = block if figure.ndim == 2 else block[0]
+        start += width
     return intervals
 
 

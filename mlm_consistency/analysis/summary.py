@@ -20,6 +20,7 @@ from mlm_consistency.analysis.breakdown import subject_rows
 from mlm_consistency.analysis.curve import Curve, ensemble_curve
 from mlm_consistency.analysis.disagreement import (
     disagrees,
+    mean_js_divergence,
     mean_pairwise_disagreement,
     pairwise_disagreement,
 )
@@ -36,7 +37,7 @@ class AnalysisConfig:
 
     Attributes:
       token_reduction: "mean" (the paper) or "sum" over a candidate's tokens.
-      ensembles: names of `ensembles.REDUCTIONS`.
+      ensembles: names of `ensembles.REDUCTIONS`, at least one.
       curve_reduction: the one whose curve is drawn.
       conditionals: those to analyse, the baseline first; none: all of the run.
       level: of the intervals.
@@ -57,6 +58,8 @@ class AnalysisConfig:
     def __post_init__(self) -> None:
         if self.token_reduction not in TOKEN_REDUCTIONS:
             raise unknown_name("token reduction", self.token_reduction, TOKEN_REDUCTIONS)
+        if not self.ensembles:
+            raise ConfigError("ensembles is empty: name at least one reduction, like 'max'")
         for name in (*self.ensembles, self.curve_reduction):
             get_reduction(name)
         if not 0 < self.level < 1:
@@ -107,22 +110,22 @@ def analyze(scores: Scores, config: AnalysisConfig | None = None) -> TaskSummary
     curve = ensemble_curve(
         values, common.labels, config.curve_reduction, config.max_subsets, config.seed
     )
-    apart = disagrees(predictions)
-    k = len(scores.conditionals)
+    figures = {
+        "disagreement": disagrees(predictions),
+        "mean_pairwise_disagreement": mean_pairwise_disagreement(predictions),
+        "mean_js_divergence": mean_js_divergence(values),
+        "oracle": right.any(1),
+        "conditionals": right,
+        "ensembles": np.column_stack(list(ensembles_right.values())),
+        "curve": np.column_stack([curve.correct, curve.disagrees]),
+    }
     # One bootstrap for all figures: each is a mean over the same examples.
-    columns = np.column_stack(
-        [
-            right,
-            apart,
-            mean_pairwise_disagreement(predictions),
-            right.any(1),
-            curve.correct,
-            curve.disagrees,
-            *ensembles_right.values(),
-        ]
-    ).astype(np.float64)
-    bounds = statistics.bootstrap_intervals(columns, config.level, config.resamples, config.seed)
-    means = columns.mean(0)
+    bounds = statistics.named_intervals(figures, config.level, config.resamples, config.seed)
+
+    def figure(name: str, key: str = "value") -> dict[str, Any]:
+        value = float(figures[name].mean())
+        return {key: value, "interval": _interval(bounds[name]), "n": len(common)}
+
     content = {
         "examples": len(scores),
         "dropped": dict(scores.dropped),
@@ -143,33 +146,22 @@ def analyze(scores: Scores, config: AnalysisConfig | None = None) -> TaskSummary
         "resamples": config.resamples,
         "seed": config.seed,
         "chance": float((common.labels.sum(1) / common.candidate_mask.sum(1)).mean()),
-        "conditionals": _conditionals(scores, common, config, right, bounds),
-        "disagreement": {
-            "value": float(means[k]),
-            "interval": _interval(bounds[k]),
-            "n": len(common),
-        },
-        "mean_pairwise_disagreement": {
-            "value": float(means[k + 1]),
-            "interval": _interval(bounds[k + 1]),
-            "n": len(common),
-        },
+        "conditionals": _conditionals(scores, common, config, right, bounds["conditionals"]),
+        "disagreement": figure("disagreement"),
+        "mean_pairwise_disagreement": figure("mean_pairwise_disagreement"),
+        "mean_js_divergence": figure("mean_js_divergence"),
         "pairwise_disagreement": {
             first: dict(zip(scores.conditionals, map(float, row), strict=True))
             for first, row in zip(
                 scores.conditionals, pairwise_disagreement(predictions), strict=True
             )
         },
-        "oracle": {
-            "accuracy": float(means[k + 2]),
-            "interval": _interval(bounds[k + 2]),
-            "n": len(common),
-        },
+        "oracle": figure("oracle", "accuracy"),
         "ensembles": _ensembles(
-            ensembles, ensembles_right, right[:, 0], bounds[3 * k + 3 :], len(common)
+            ensembles, ensembles_right, right[:, 0], bounds["ensembles"], len(common)
         ),
         "curve_reduction": config.curve_reduction,
-        "curve": _curve(curve, bounds[k + 3 : 3 * k + 3], len(common)),
+        "curve": _curve(curve, bounds["curve"], len(common)),
         "subjects": subject_rows(common, values, config.level),
     }
     return TaskSummary(scores.task, content)
