@@ -3,6 +3,8 @@
 (() => {
   const { element } = Report;
   const WORD_START = /▁/g;
+  const LONG = 110, SHOWN = 70;  // prompt tokens: above the first, only the second are drawn at once
+  const SHORT_TEXT = 24;  // characters of a candidate that fits above its column
 
   // Data too large to read as text travel as gzip in base64.
   Report.examples = (async () => {
@@ -43,6 +45,13 @@
 
   const sentinel = (k, coloured) => element("span", { class: `sentinel${coloured ? ` span-${k % 4}` : ""}`, title: `sentinel <extra_id_${k}>` }, `x${k}`);
 
+  // What is masked stands at a prompt's end, so a long one's beginning waits behind a button.
+  function beginning(text, tokens) {
+    const button = element("button", { type: "button", class: "quiet more", "aria-expanded": "false" }, `… ${tokens} tokens before`);
+    button.addEventListener("click", () => button.replaceWith(text));
+    return button;
+  }
+
   // Layout entries are a sentinel's number or a range [start, stop) of the prompt's pieces.
   function drawSide(entries, pieces, spansOf) {
     const line = element("dd");
@@ -53,7 +62,13 @@
         last = entry;
         continue;
       }
-      const text = pieces.slice(entry[0], entry[1]).join("").replace(WORD_START, " ").trim();
+      const read = (from, to) => pieces.slice(from, to).join("").replace(WORD_START, " ").trim();
+      let start = entry[0];
+      if (!spansOf.decoder && entry[1] - start > LONG) {
+        start = entry[1] - SHOWN;
+        line.append(beginning(`${read(entry[0], start)} `, start - entry[0]), " ");
+      }
+      const text = read(start, entry[1]);
       // In the decoder, what follows a sentinel is the span that it stands for.
       line.append(spansOf.decoder && spansOf.has(last) ? element("mark", { class: `span-${last % 4}` }, text) : text);
     }
@@ -101,8 +116,13 @@
 
   function answersTable(task, i, selected, select, group) {
     const head = element("tr", {}, element("th", { scope: "col" }, "conditional"));
-    task.candidates[i].forEach((text, c) => head.append(element("th", { scope: "col" },
-      element("b", {}, `${Report.letter(c)} `), text, right(task, i, c) ? element("span", { class: "right" }, " ✓") : null)));
+    const long = task.candidates[i].some((text) => text.length > SHORT_TEXT);
+    const legend = long ? element("ol", { class: "legend" }) : null;
+    task.candidates[i].forEach((text, c) => {
+      const named = (said) => [element("b", {}, `${Report.letter(c)} `), said, right(task, i, c) ? element("span", { class: "right" }, " ✓") : null];
+      head.append(element("th", { scope: "col" }, ...named(long ? "" : text)));
+      legend?.append(element("li", {}, ...named(text)));
+    });
     const body = element("tbody");
     task.conditionals.forEach((name, k) => {
       const choice = element("input", { type: "radio", name: group, value: k, checked: k === selected });
@@ -120,8 +140,9 @@
       }
       body.append(row);
     });
-    const table = element("table", { class: "answers" }, element("caption", { class: "hidden" }, "Share of each candidate in percent under each conditional"), element("thead", {}, head), body);
-    return element("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Shares of the candidates" }, table);
+    const table = element("table", { class: `answers${long ? " lettered" : ""}` }, element("caption", { class: "hidden" }, "Share of each candidate in percent under each conditional"), element("thead", {}, head), body);
+    return element("div", {}, legend,
+      element("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Shares of the candidates" }, table));
   }
 
   // The conditional that is surest of another answer than the baseline's.
