@@ -47,7 +47,7 @@ def survey(
         tables.append(np.stack([lengths.encoder, lengths.decoder, lengths.reads, lengths.pairs]))
         first.append(first[-1] + len(lengths))
         longest = (int(lengths.encoder.max(initial=0)), int(lengths.decoder.max(initial=0)))
-        if longest[0] > packing.max_encoder_length or longest[1] > packing.max_decoder_length:
+        if longest[0] > packing.longest_row or longest[1] > packing.max_decoder_length:
             too_long.append((example.id, *longest))
     if too_long:
         raise ScoringError(describe_too_long(task.name, too_long, config))
@@ -61,27 +61,14 @@ def survey(
     lengths = PromptLengths(*np.concatenate(tables, axis=1).astype(np.int64))
 
     def examples() -> Iterator[EncodedExample]:
-        return seqio_examples(config, task_config, task.name, vocabulary)
+        # TensorFlow is brought in here, when the first pass has found nothing to mend.
+        from mlm_consistency.tasks.seqio_input import seqio_examples
+
+        return seqio_examples(
+            task_config, vocabulary, config.conditionals, config.mode, config.family
+        )
 
     return TaskInput(task.name, examples, lengths, np.asarray(first, np.int64)), entry
-
-
-def seqio_examples(
-    config: ScoreConfig, task_config: TaskConfig, name: str, vocabulary: Vocabulary
-) -> Iterator[EncodedExample]:
-    """A pass over the seqio task `mlmc_NAME`, registered for this run."""
-    import seqio
-
-    from mlm_consistency.tasks.seqio_tasks import read_grouped, register
-
-    grouped, _ = register(
-        task_config, vocabulary, config.conditionals, config.mode, config.family, replace=True
-    )
-    task = seqio.get_mixture_or_task(grouped)
-    dataset = task.get_dataset(
-        sequence_length=None, split=next(iter(task.splits)), shuffle=False, num_epochs=1
-    )
-    return read_grouped(dataset)
 
 
 def describe_too_long(
@@ -97,10 +84,15 @@ def describe_too_long(
     encoder = max(e for _, e, _ in examples)
     decoder = max(d for _, _, d in examples)
     packing = config.packing
+    raised = (
+        f"TASK_FEATURE_LENGTHS to at least {{'inputs': {max(encoder, 1)}, 'targets': "
+        f"{max(decoder, 1)}}}"
+    )
+    if packing.longest_row_setting == "row_lengths" and encoder > packing.longest_row:
+        raised = f"the longest of packing.row_lengths to {encoder} or more, and {raised}"
     return (
         f"task {task!r}: {len(examples)} examples are longer than the longest row "
-        f"({packing.max_encoder_length} encoder tokens, {packing.max_decoder_length} decoder "
-        "nodes):\n" + "\n".join(lines) + "\nNothing is cut in silence. Raise "
-        f"TASK_FEATURE_LENGTHS to at least {{'inputs': {max(encoder, 1)}, 'targets': "
-        f"{max(decoder, 1)}}}, or cut prompts at the left with task.max_prompt_tokens."
+        f"({packing.longest_row} encoder tokens, {packing.max_decoder_length} decoder "
+        "nodes):\n" + "\n".join(lines) + f"\nNothing is cut in silence. Raise {raised}, or cut "
+        "prompts at the left with task.max_prompt_tokens."
     )
