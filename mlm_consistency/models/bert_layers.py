@@ -32,7 +32,7 @@ def vector(
     start = nn.initializers.ones if one else nn.initializers.zeros
     config = module.config  # type: ignore[attr-defined]
     initializer = nn.with_logical_partitioning(start, (axis,))
-    return module.param(name, initializer, (size,), jnp.dtype(config.param_dtype))
+    return jnp.asarray(module.param(name, initializer, (size,), jnp.dtype(config.param_dtype)))
 
 
 class LayerNorm(nn.Module):
