@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": set(),
     "checkpoints": {"models"},
     "scoring": {"vocabularies", "conditionals", "models"},
+    "benchmarking": {"conditionals", "models", "checkpoints", "scoring"},
     "records": {"vocabularies", "conditionals"},
     "analysis": {"records"},
     "report": {"conditionals", "records", "analysis"},
@@ -39,11 +40,11 @@ ONLY_IN: dict[str, set[str]] = {
     "tensorflow_datasets": {"tasks"},
     "seqio": {"tasks", "pretraining/preprocessors.py"},
     "gin": {"cli"},
-    "jax": {"models", "checkpoints", "scoring", "pretraining", "api.py", "cli"},
-    "flax": {"models", "checkpoints", "scoring", "pretraining", "api.py", "cli"},
+    "jax": {"models", "checkpoints", "scoring", "benchmarking", "pretraining", "api.py", "cli"},
+    "flax": {"models", "checkpoints", "scoring", "benchmarking", "pretraining", "api.py", "cli"},
     "optax": {"pretraining", "analysis"},
-    "torch": {"checkpoints"},
-    "transformers": set(),
+    "torch": {"checkpoints", "benchmarking"},
+    "transformers": {"benchmarking"},
     "t5x": set(),
 }
 # What every room may use.

@@ -37,9 +37,9 @@ def run(argv: list[str]) -> int:
     flags = parser.parse_args(argv)
     hold_to_threads(flags.threads)
 
-    from mlm_consistency.scoring.benchmark import BenchmarkConfig, known, measure
+    from mlm_consistency.benchmarking.benchmark import BenchmarkConfig, known, measure
+    from mlm_consistency.benchmarking.workload import read_workload, size_config
     from mlm_consistency.scoring.shapes import PackingConfig
-    from mlm_consistency.scoring.workload import read_workload, size_config
 
     packing = {}
     if flags.tokens_per_batch:

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mlm_consistency.benchmarking.workload import Workload
 from mlm_consistency.errors import ScoringError
 from mlm_consistency.models.config import T5Config
 from mlm_consistency.models.t5 import initialize
@@ -28,7 +29,6 @@ from mlm_consistency.scoring.loop import ScoringLoop, TaskInput
 from mlm_consistency.scoring.mesh import MeshConfig, make_mesh
 from mlm_consistency.scoring.shapes import PackingConfig, choose_shape
 from mlm_consistency.scoring.step import make_step
-from mlm_consistency.scoring.workload import Workload
 
 TOLERANCE = 2e-5
 Scores = list[list[list[np.ndarray] | None]]
@@ -41,7 +41,7 @@ class BenchmarkConfig:
     Attributes:
       size: name for the result.
       threads: that this process was held to.
-      against: baselines of `scoring.baselines` to measure too.
+      against: baselines of `benchmarking.baselines` to measure too.
       repeats: of each way of scoring, interleaved.
       copies: of the workload.
       packing: rows of ours; `examples_per_shard` is the whole workload.
@@ -117,7 +117,7 @@ def measure(workload: Workload, model: T5Config, config: BenchmarkConfig) -> dic
     ours = Ours(model, params, task, config)
     ways: dict[str, Callable[[], Scores]] = {"ours": ours.run}
     if config.against:
-        from mlm_consistency.scoring.baselines import BASELINES, TorchT5
+        from mlm_consistency.benchmarking.baselines import BASELINES, TorchT5
 
         torch_model = TorchT5(params, model, config.threads)
         examples = workload.examples * config.copies

@@ -1,0 +1,1 @@
+"""How fast scoring is, against what people use today: workloads, baselines, measurement."""
