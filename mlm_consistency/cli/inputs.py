@@ -41,7 +41,10 @@ def survey(
     too_long: list[tuple[str, int, int]] = []
     packing = config.packing
     for example in encoded:
-        text = (example.id, example.prompt, example.candidate_texts, example.labels)
+        text = (
+            example.id, example.subject, example.prompt, example.candidate_texts, example.labels,
+            example.answer,
+        )  # fmt: skip
         digest.update(repr(text).encode())
         lengths = lengths_of(prompts_of([example]))
         tables.append(np.stack([lengths.encoder, lengths.decoder, lengths.reads, lengths.pairs]))

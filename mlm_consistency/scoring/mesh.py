@@ -60,12 +60,12 @@ def make_mesh(config: MeshConfig, devices: Sequence[Any] | None = None) -> Mesh:
     devices = list(jax.devices() if devices is None else devices)
     model = config.model
     if model < 1 or config.data < 0:
-        raise ConfigError(f"MESH must be (data >= 0, model >= 1), got {config}")
+        raise ConfigError(f"MESH_SHAPE must be (data >= 0, model >= 1), got {config}")
     data = config.data or max(1, len(devices) // model)
     if data * model != len(devices):
         raise ConfigError(
-            f"MESH = ({data}, {model}) needs {data * model} devices, but there are "
-            f"{len(devices)} ({devices[0].platform}). Set MESH so that data * model = "
+            f"MESH_SHAPE = ({data}, {model}) needs {data * model} devices, but there are "
+            f"{len(devices)} ({devices[0].platform}). Set MESH_SHAPE so that data * model = "
             f"{len(devices)}, or data = 0 to take all that the model axis leaves."
         )
     return Mesh(np.asarray(devices).reshape(data, model), (DATA, MODEL))

@@ -61,6 +61,17 @@ class PackingConfig:
                     f"PackingConfig.{field.name} must be positive, got {getattr(self, field.name)}"
                 )
 
+    @property
+    def longest_row(self) -> int:
+        """Encoder tokens that a prompt may have: of the longest row that there can be."""
+        return min(self.max_encoder_length, max(self.row_lengths, default=self.max_encoder_length))
+
+    @property
+    def longest_row_setting(self) -> str:
+        """The field that decides `longest_row`."""
+        given = self.row_lengths and max(self.row_lengths) < self.max_encoder_length
+        return "row_lengths" if given else "max_encoder_length"
+
 
 def encoder_row_cost(model: T5Config, length: int, softmax_flops: float) -> float:
     """FLOPs of one encoder row of `length` tokens, softmax counted at `softmax_flops` a weight."""
@@ -217,14 +228,14 @@ def check_limits(lengths: PromptLengths, config: PackingConfig) -> None:
     Raises:
       ScoringError: with how many there are and the setting to raise.
     """
-    for name, values, limit in (
-        ("encoder", lengths.encoder, config.max_encoder_length),
-        ("decoder", lengths.decoder, config.max_decoder_length),
+    for name, values, limit, setting in (
+        ("encoder", lengths.encoder, config.longest_row, config.longest_row_setting),
+        ("decoder", lengths.decoder, config.max_decoder_length, "max_decoder_length"),
     ):
         over = np.flatnonzero(values > limit)
         if over.size:
             raise ScoringError(
                 f"{over.size} prompts are longer than the longest {name} row "
                 f"({int(values.max())} tokens at most, {limit} allowed); "
-                f"raise PackingConfig.max_{name}_length"
+                f"raise PackingConfig.{setting}"
             )
