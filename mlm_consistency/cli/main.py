@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 
+from mlm_consistency.cli.preemption import EXIT_PREEMPTED, Preempted, end_now, on_sigterm
 from mlm_consistency.errors import MlmConsistencyError
 from mlm_consistency.tables import lookup
 
@@ -52,7 +53,7 @@ def usage() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command; returns its exit status (2 for an error that a user can mend)."""
+    """Runs one command; returns its exit status (2: to be mended by the user, 75: start again)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -65,8 +66,16 @@ def main(argv: list[str] | None = None) -> int:
         print(__version__)
         return 0
     try:
-        command = lookup(COMMANDS, arguments[0], "command")
-        return int(command(arguments[1:]) or 0)
+        with on_sigterm(end_now):
+            command = lookup(COMMANDS, arguments[0], "command")
+            return int(command(arguments[1:]) or 0)
+    except Preempted:
+        print(
+            f"mlm-consistency {arguments[0]}: stopped by SIGTERM; give the same command again "
+            f"(exit status {EXIT_PREEMPTED})",
+            file=sys.stderr,
+        )
+        return EXIT_PREEMPTED
     except MlmConsistencyError as error:
         # gin adds the call stack of its configurables below a message
         message = str(error).split("\n  In call to configurable")[0]

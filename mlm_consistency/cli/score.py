@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -14,13 +13,13 @@ from typing import Any
 
 from mlm_consistency.cli import gin_files
 from mlm_consistency.cli.inputs import survey
+from mlm_consistency.cli.preemption import EXIT_PREEMPTED, on_sigterm
 from mlm_consistency.cli.progress import Progress
 from mlm_consistency.cli.settings import MACROS, ScoreConfig, score_config
 from mlm_consistency.errors import ConfigError
 from mlm_consistency.models.config import T5Config
 
 log = logging.getLogger(__name__)
-EXIT_PREEMPTED = 75  # EX_TEMPFAIL: the launchers start again
 # Decoder rows, reads and pairs get this much more than a sample of prompts needs.
 SPARE = 0.06
 DESCRIPTION = """\
@@ -131,14 +130,18 @@ def score(
     from mlm_consistency.scoring.loop import ScoringLoop
     from mlm_consistency.scoring.step import make_step
 
-    stop = stop_on_sigterm()
+    stop = threading.Event()
     writing = 0.0
     if done < total:
         params = load_weights(checkpoint, model, mesh, config)
         step = make_step(model, mesh)
         loop = ScoringLoop(step, params, shape, mesh, vocabulary.pad_id, per_shard, stop)
         lanes = lanes_of(mesh)
-        with Progress("scoring", total, done) as progress, tracing(profile):
+        with (
+            on_sigterm(stop.set),
+            Progress("scoring", total, done) as progress,
+            tracing(profile),
+        ):
             for shard in loop.run(inputs, writer.finished):
                 at = time.monotonic()
                 if lanes.writes:
@@ -203,14 +206,6 @@ def load_weights(checkpoint: Any, model: T5Config, mesh: Any, config: ScoreConfi
             progress.advance((done >> 20) - progress.done)
 
         return restore(checkpoint, model, shardings, progress=show)
-
-
-def stop_on_sigterm() -> threading.Event:
-    """An event that SIGTERM sets (where signals can be handled: in the main thread)."""
-    stop = threading.Event()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
-    return stop
 
 
 def tracing(folder: str | None) -> Any:

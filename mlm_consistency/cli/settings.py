@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import gin
@@ -35,6 +37,7 @@ MACROS: dict[str, Any] = {
     "PARAMETER_DTYPE": "float32",
     "COMPILATION_CACHE": "beside",
 }
+TASK_SCOPE = re.compile(r"^([^\s#]+)/task\.", re.MULTILINE)
 SHIPPED = ("stories_choice", "stories_last_word")
 
 
@@ -76,7 +79,6 @@ class ScoreConfig:
     compilation_cache: str = "beside"
 
 
-mesh_config = gin.external_configurable(MeshConfig, "mesh")
 packing_config = gin.external_configurable(PackingConfig, "packing")
 
 
@@ -147,7 +149,15 @@ def task_names() -> tuple[str, ...]:
 
 
 def task_configs() -> tuple[TaskConfig, ...]:
-    """The tasks of the run, each under its own gin scope."""
+    """The tasks of the run, each under its own gin scope.
+
+    Raises:
+      UnknownNameError: for a binding under the name of no task, which gin would never read.
+    """
+    known = (*TASKS, *PAPER_TASKS)
+    for scope in TASK_SCOPE.findall(gin.config_str()):
+        if scope not in known:
+            raise unknown_name("task (the name before /task)", scope, known)
     configs = []
     for name in task_names():
         with gin.config_scope(name):
@@ -158,7 +168,12 @@ def task_configs() -> tuple[TaskConfig, ...]:
 
 def packing_from_gin() -> PackingConfig:
     """PackingConfig, its longest rows from TASK_FEATURE_LENGTHS unless bound themselves."""
-    lengths = dict(macro("TASK_FEATURE_LENGTHS") or {})
+    lengths = macro("TASK_FEATURE_LENGTHS") or {}
+    if not isinstance(lengths, Mapping):
+        raise ConfigError(
+            "TASK_FEATURE_LENGTHS must be a mapping like {'inputs': 1024, 'targets': 512}, "
+            f"came {lengths!r}"
+        )
     unknown = set(lengths) - {"inputs", "targets"}
     if unknown:
         raise ConfigError(
@@ -185,9 +200,13 @@ def score_config() -> ScoreConfig:
     Raises:
       ConfigError: naming the macro that is missing or wrong.
     """
-    shape = macro("MESH_SHAPE")
-    if not (isinstance(shape, tuple | list) and len(shape) == 2):
+    shape, split = macro("MESH_SHAPE"), macro("SHARD_WEIGHTS_OVER_DATA")
+    if not (
+        isinstance(shape, tuple | list) and len(shape) == 2 and all(type(n) is int for n in shape)
+    ):
         raise ConfigError(f"MESH_SHAPE must be (data, model), came {shape!r}")
+    if not isinstance(split, bool):
+        raise ConfigError(f"SHARD_WEIGHTS_OVER_DATA must be True or False, came {split!r}")
     model_name = macro("MODEL")
     checkpoint = macro("CHECKPOINT_PATH", "score")
     dtype, param_dtype = macro("COMPUTE_DTYPE"), macro("PARAMETER_DTYPE")
@@ -203,11 +222,7 @@ def score_config() -> ScoreConfig:
         model=model,
         mode=check_mode(macro("MODE"), family),
         family=family,
-        mesh=mesh_config(
-            data=int(shape[0]),
-            model=int(shape[1]),
-            shard_weights_over_data=bool(macro("SHARD_WEIGHTS_OVER_DATA")),
-        ),
+        mesh=MeshConfig(shape[0], shape[1], shard_weights_over_data=split),
         packing=packing_from_gin(),
         dtype=dtype,
         param_dtype=param_dtype,

@@ -54,12 +54,18 @@ class PackingConfig:
     softmax_flops: float = 120.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.row_lengths, tuple | list):
+            raise ConfigError(
+                "PackingConfig.row_lengths must be lengths like (64, 256), "
+                f"got {self.row_lengths!r}"
+            )
         object.__setattr__(self, "row_lengths", tuple(self.row_lengths))
         for field in dataclasses.fields(self):
-            if field.name != "row_lengths" and getattr(self, field.name) <= 0:
-                raise ConfigError(
-                    f"PackingConfig.{field.name} must be positive, got {getattr(self, field.name)}"
-                )
+            value = getattr(self, field.name)
+            kind = float | int if field.name == "softmax_flops" else int
+            for number in value if field.name == "row_lengths" else (value,):
+                if not isinstance(number, kind) or isinstance(number, bool) or number <= 0:
+                    raise ConfigError(f"PackingConfig.{field.name} must be positive, got {value!r}")
 
     @property
     def longest_row(self) -> int:
