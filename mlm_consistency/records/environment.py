@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -36,6 +37,8 @@ def installed_versions() -> dict[str, str]:
 
 def source_revision() -> str:
     """The git revision of this source, "+" at its end where files differ from it; else ""."""
+    # Where there is no repository (a worker, an image) the launcher says what it was made from.
+    built_from = os.environ.get("MLM_CONSISTENCY_REVISION", "")
     folder = Path(__file__).parent
 
     def git(*words: str) -> str:
@@ -51,8 +54,8 @@ def source_revision() -> str:
     try:
         # An installed package may lie inside somebody else's repository.
         if not git("ls-files", Path(__file__).name):
-            return ""
+            return built_from
         changed = git("status", "--porcelain", "--untracked-files=no", "--", "..")
         return git("rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.SubprocessError):
-        return ""
+        return built_from
