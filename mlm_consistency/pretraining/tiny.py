@@ -17,7 +17,7 @@ from mlm_consistency.pretraining.examples import (
     held_out_accuracies,
     story_examples,
 )
-from mlm_consistency.pretraining.stories import HELDOUT_SEED, TRAIN_SEED
+from mlm_consistency.pretraining.stories import HELDOUT_SEED, TRAIN_SEED, VALIDATION_START
 from mlm_consistency.pretraining.training import TrainingConfig, loss_and_weight, train
 from mlm_consistency.vocabularies import Vocabulary, load_vocabulary
 
@@ -83,9 +83,11 @@ def held_out(config: PretrainConfig, vocabulary: Vocabulary) -> Callable[[Any, i
     """Held-out figures: accuracies of both questions, loss on held-out stories, and `score`."""
     accuracies = held_out_accuracies(config.model, vocabulary, config.held_out)
     example = story_examples(ExampleConfig(HELDOUT_SEED), vocabulary)
+    # Beyond the stories of the shipped tasks: index i of the stream is story i // 2.
+    first = 2 * VALIDATION_START // config.stories_per_step
     loss_batches = [
         batch_at(step, example, config.batch, config.stories_per_step, vocabulary.pad_id)[0]
-        for step in range(2)
+        for step in range(first, first + 2)
     ]
     network = T5(config.model)
     loss_of = jax.jit(lambda params, batch: loss_and_weight(network, params, batch)[0])

@@ -33,14 +33,18 @@ class TrainingConfig:
       evaluate_every: steps between held-out evaluations; each one writes a checkpoint.
       log_every: steps between lines of the learning curve.
       seed: of the initial weights.
+      position_bias_stddev: of the initial relative position biases. Wide ones (2) start every
+        head at places of its own; with T5's narrow ones the small model stayed near chance for
+        more than twice as many steps.
     """
 
-    steps: int = 8000
+    steps: int = 6500
     learning_rate: float = 1e-2
     warmup_steps: int = 300
-    evaluate_every: int = 250
+    evaluate_every: int = 500
     log_every: int = 50
     seed: int = 0
+    position_bias_stddev: float = 2.0
 
 
 def optimizer(config: TrainingConfig) -> optax.GradientTransformation:
@@ -51,6 +55,18 @@ def optimizer(config: TrainingConfig) -> optax.GradientTransformation:
     return optax.adafactor(
         schedule, multiply_by_parameter_scale=True, clipping_threshold=1.0, momentum=None
     )
+
+
+def initial_parameters(model: T5Config, config: TrainingConfig) -> Any:
+    """Random weights: T5's own, but for the relative position biases (see TrainingConfig)."""
+    key = jax.random.key(config.seed)
+    params = nn.meta.unbox(jax.jit(lambda k: initialize(model, k))(key))
+    for number, stack in enumerate(("encoder", "decoder")):
+        bias = params[stack]["relpos_bias"]
+        shape = bias["rel_embedding"].shape
+        draw = jax.random.normal(jax.random.fold_in(key, number), shape)
+        bias["rel_embedding"] = config.position_bias_stddev * draw
+    return params
 
 
 def loss_and_weight(model: T5, params: Any, batch: Batch) -> tuple[jax.Array, jax.Array]:
@@ -85,9 +101,7 @@ def train(
     """
     folder.mkdir(parents=True, exist_ok=True)
     model, update_rule = T5(model_config), optimizer(config)
-    params = nn.meta.unbox(
-        jax.jit(lambda k: initialize(model_config, k))(jax.random.key(config.seed))
-    )
+    params = initial_parameters(model_config, config)
     state = {"params": params, "optimizer": update_rule.init(params)}
 
     @jax.jit
