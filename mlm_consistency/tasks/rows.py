@@ -158,34 +158,46 @@ def flat_rows(
 
 
 def read_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, EncodedExample]]:
-    """Puts grouped rows together again: (task, example) in the order in which examples complete.
+    """Puts grouped rows together again: (task, example), each task's in the order of the task.
 
-    Rows of several tasks may alternate, as in a mixture; rows of one example may come in any
-    order. Strings may be bytes, sequences may be padded.
+    Rows of several tasks may alternate, as in a mixture, and rows may come in any order, as from
+    an offline cache: an example waits until those before it are out, or the rows are at their end.
+    Strings may be bytes, sequences may be padded.
 
     Raises:
       DataError: if a row was cut, comes twice, or rows of an example are missing at the end.
     """
     waiting: dict[tuple[str, int], dict[int, Mapping[str, Any]]] = {}
+    whole: dict[str, dict[int, EncodedExample]] = {}
+    following: dict[str, int] = {}
     for row in rows:
-        key = (_text(row["task"]), int(row["example"]))
-        group = waiting.setdefault(key, {})
+        task, example = _text(row["task"]), int(row["example"])
         conditional = int(row["conditional"])
-        if conditional in group:
+        group = waiting.setdefault((task, example), {})
+        ready = whole.setdefault(task, {})
+        if conditional in group or example in ready or example < following.setdefault(task, 0):
             raise DataError(
-                f"task {key[0]!r} example {key[1]}: conditional {conditional} comes twice. Read "
-                "the dataset with num_epochs=1 and without shuffling over epochs."
+                f"task {task!r} example {example}: conditional {conditional} comes twice. Read "
+                "the dataset with num_epochs=1."
             )
         group[conditional] = row
-        if len(group) == int(row["num_conditionals"]):
-            del waiting[key]
-            yield key[0], _example([group[k] for k in sorted(group)])
+        if len(group) < int(row["num_conditionals"]):
+            continue
+        del waiting[task, example]
+        ready[example] = _example([group[k] for k in sorted(group)])
+        while following[task] in ready:
+            yield task, ready.pop(following[task])
+            following[task] += 1
     if waiting:
         (task, example), group = next(iter(waiting.items()))
         raise DataError(
             f"task {task!r} example {example}: only conditionals {sorted(group)} came, and "
             f"{len(waiting)} examples in all are incomplete. Rows were lost: read every shard."
         )
+    # What is left lacks examples before it: a part of a dataset was asked for.
+    for task, ready in whole.items():
+        for example in sorted(ready):
+            yield task, ready[example]
 
 
 def _shared_rows(

@@ -198,7 +198,9 @@ def _source(task: Task) -> seqio.FunctionDataSource:
                 "answer": example.answer,
             }
 
-    def dataset_fn(split: str, shuffle_files: bool = False) -> tf.data.Dataset:
+    def dataset_fn(
+        split: str, shuffle_files: bool = False, seed: int | None = None
+    ) -> tf.data.Dataset:
         return tf.data.Dataset.from_generator(examples, output_signature=_TEXT_SPEC)
 
     return seqio.FunctionDataSource(dataset_fn, splits=[split])

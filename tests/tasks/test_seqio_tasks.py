@@ -194,7 +194,7 @@ def test_a_mixture_gives_each_row_once(registered, tiny, tmp_path):
 def test_the_vocabulary_as_seqio_sees_it(tiny):
     vocabulary = SeqioVocabulary(tiny)
     assert vocabulary.vocab_size == tiny.size
-    text = "Tom has <extra_id_0> apples"
+    text = "Tom has<extra_id_0> apples"
     ids = tiny.encode(text)
     assert vocabulary.encode(text) == ids
     assert vocabulary.encode_tf(tf.constant(text)).numpy().tolist() == ids
