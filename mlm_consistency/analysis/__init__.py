@@ -5,5 +5,9 @@
 - ensembles: many conditionals' scores -> one score a candidate
 - curve: accuracy and disagreement against the number of conditionals
 - statistics: bootstrap intervals, exact McNemar, Holm
-- summary: all of these for a task -> summary.json
+- folds, fitted, selection: ensembles fitted to right answers, cross-fitted
+- gains: what each ensemble gains, whether that is real, and what it costs
+- confidence, bias, clustering, breakdown: when to trust, what is preferred, who goes together
+- summary, summary_file: all of these for a task -> summary.json
+- compare, compare_text, entrants, paper: runs beside one another and the paper's figures
 """

@@ -57,7 +57,7 @@ def bias_report(
     that every candidate of every example shares (all have one token, say) is left out.
     """
     common, _ = scores.complete()
-    common = common.select(common.labels.any(1))
+    common = common.select(np.flatnonzero(common.labels.any(1)))
     predictions = predict(common.values(token_reduction))
     share = common.labels / common.labels.sum(1, keepdims=True)
     each = 1 - (1 - level) / len(common.conditionals)

@@ -91,9 +91,7 @@ def lone_dissent(
         if count > 2:
             alone = (others == others[:, :1]).all(1) & (predictions[:, k] != others[:, 0])
         right = correct(predictions[alone, k], common.labels[alone])
-        others_right = (
-            correct(others[alone, 0], common.labels[alone]) if alone.any() else np.zeros(0)
-        )
+        others_right = correct(others[alone, :1], common.labels[alone])
         rows[name] = {
             "n": len(common),
             "alone": int(alone.sum()),

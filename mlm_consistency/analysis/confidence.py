@@ -168,7 +168,7 @@ def confidence_report(
         "pooled": (np.minimum(pooled[rows, chosen], 1.0), ensemble),
         "baseline": (np.minimum(alone[rows, each[:, 0]], 1.0), baseline),
     }
-    parts = {}
+    parts: dict[str, dict[str, Any]] = {}
     for name, part in (("agree", unanimous), ("disagree", ~unanimous)):
         parts[name] = {"n": int(part.sum())}
         for which, right in (("baseline", baseline), ("ensemble", ensemble)):

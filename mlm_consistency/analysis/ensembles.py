@@ -32,7 +32,7 @@ REDUCTIONS = {
     "worst_case": "mlm_consistency.analysis.ensembles:reduce_worst_case",
 }
 
-# The ensembles that only reweigh or rescale are fitted to labels: analysis/calibration.py.
+# Those that are fitted to right answers are in fitted.py and selection.py.
 DEFAULT_REDUCTIONS = tuple(REDUCTIONS)
 
 

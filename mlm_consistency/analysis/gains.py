@@ -55,7 +55,12 @@ class Gain:
 
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON values."""
-        return {**dataclasses.asdict(self), "details": list(self.details)}
+        return {
+            **dataclasses.asdict(self),
+            "interval": list(self.interval),
+            "gain_interval": list(self.gain_interval),
+            "details": list(self.details),
+        }
 
 
 def _tests(

@@ -24,5 +24,5 @@ def correct(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
     Returns:
       bool, the shape of `predictions`.
     """
-    index = predictions.reshape(len(labels), -1)
+    index = predictions[:, None] if predictions.ndim == 1 else predictions
     return np.take_along_axis(labels, index, axis=1).reshape(predictions.shape)

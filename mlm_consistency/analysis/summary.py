@@ -25,8 +25,10 @@ from mlm_consistency.analysis.disagreement import (
     pairwise_disagreement,
 )
 from mlm_consistency.analysis.ensembles import DEFAULT_REDUCTIONS, get_reduction
+from mlm_consistency.analysis.fitted import FITTERS, get_fitter
 from mlm_consistency.analysis.predictions import correct, predict, tied
 from mlm_consistency.analysis.scores import TOKEN_REDUCTIONS, Scores
+from mlm_consistency.analysis.task_diagnostics import task_diagnostics
 from mlm_consistency.errors import AnalysisError, ConfigError
 from mlm_consistency.tables import unknown_name
 
@@ -38,6 +40,8 @@ class AnalysisConfig:
     Attributes:
       token_reduction: "mean" (the paper) or "sum" over a candidate's tokens.
       ensembles: names of `ensembles.REDUCTIONS`, at least one.
+      fitted: names of `fitted.FITTERS`, cross-fitted ensembles among the gains.
+      diagnostics: whether to add gains, confidence, bias, clusters and break-downs.
       curve_reduction: the one whose curve is drawn.
       conditionals: those to analyse, the baseline first; none: all of the run.
       level: of the intervals.
@@ -48,6 +52,8 @@ class AnalysisConfig:
 
     token_reduction: str = "mean"
     ensembles: tuple[str, ...] = DEFAULT_REDUCTIONS
+    fitted: tuple[str, ...] = tuple(FITTERS)
+    diagnostics: bool = True
     curve_reduction: str = "max"
     conditionals: tuple[str, ...] = ()
     level: float = 0.95
@@ -62,6 +68,8 @@ class AnalysisConfig:
             raise ConfigError("ensembles is empty: name at least one reduction, like 'max'")
         for name in (*self.ensembles, self.curve_reduction):
             get_reduction(name)
+        for name in self.fitted:
+            get_fitter(name)
         if not 0 < self.level < 1:
             raise ConfigError(f"level should lie between 0 and 1, like 0.95; came {self.level}")
         for name in ("resamples", "max_subsets"):
@@ -110,11 +118,11 @@ def analyze(scores: Scores, config: AnalysisConfig | None = None) -> TaskSummary
     curve = ensemble_curve(
         values, common.labels, config.curve_reduction, config.max_subsets, config.seed
     )
-    figures = {
+    figures: dict[str, np.ndarray] = {
         "disagreement": disagrees(predictions),
         "mean_pairwise_disagreement": mean_pairwise_disagreement(predictions),
         "mean_js_divergence": mean_js_divergence(values),
-        "oracle": right.any(1),
+        "oracle": np.asarray(right.any(1)),
         "conditionals": right,
         "ensembles": np.column_stack(list(ensembles_right.values())),
         "curve": np.column_stack([curve.correct, curve.disagrees]),
@@ -126,7 +134,7 @@ def analyze(scores: Scores, config: AnalysisConfig | None = None) -> TaskSummary
         value = float(figures[name].mean())
         return {key: value, "interval": _interval(bounds[name]), "n": len(common)}
 
-    content = {
+    content: dict[str, Any] = {
         "examples": len(scores),
         "dropped": dict(scores.dropped),
         "common": len(common),
@@ -164,6 +172,16 @@ def analyze(scores: Scores, config: AnalysisConfig | None = None) -> TaskSummary
         "curve": _curve(curve, bounds["curve"], len(common)),
         "subjects": subject_rows(common, values, config.level),
     }
+    if config.diagnostics:
+        content |= task_diagnostics(
+            scores,
+            config.token_reduction,
+            config.ensembles,
+            config.fitted,
+            level=config.level,
+            resamples=config.resamples,
+            seed=config.seed,
+        )
     return TaskSummary(scores.task, content)
 
 
