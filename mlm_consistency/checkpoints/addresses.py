@@ -52,8 +52,8 @@ class Folder:
     address: str
 
     def __post_init__(self) -> None:
+        kvstore_spec(self.address)  # refuses what is no address
         object.__setattr__(self, "address", self.address.rstrip("/") or "/")
-        kvstore_spec(self.address)
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Weights from a checkpoint to sharded arrays, in bounded host memory.
 
 Each process reads the slices that its own devices hold and no others. A shard is put together on
-the host from pieces of at most 64 MiB that a few threads read, check and cast, goes to its
+the host from pieces of about 32 MiB that a few threads read, check and cast, goes to its
 device, and is forgotten: at most one shard and the pieces in flight are on the host at a time.
 """
 
@@ -24,8 +24,8 @@ from mlm_consistency.errors import CheckpointError
 from mlm_consistency.models.config import T5Config
 from mlm_consistency.models.t5 import abstract_parameters
 
-PIECE_BYTES = 64 * 2**20
-IN_FLIGHT_BYTES = 256 * 2**20
+PIECE_BYTES = 32 * 2**20
+IN_FLIGHT_BYTES = 128 * 2**20
 THREADS = 4
 ALIGNMENT = 64
 

@@ -57,7 +57,7 @@ def write_t5x(folder: Path, params: Any, config: T5Config) -> None:
 
 def write_t5x_inline(folder: Path, params: Any, config: T5Config) -> None:
     """T5X's legacy form as for unpartitioned parameters: every leaf in the msgpack index."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     arrays = leaf_arrays(params, config)
     target = nested({tuple(name.split(".")): array for name, array in arrays.items()})
     tree = {"version": 3, "optimizer": {"state": {"step": np.int32(5)}, "target": target}}
@@ -89,7 +89,7 @@ def write_orbax_loose_index(folder: Path, params: Any, config: T5Config) -> None
 
 def write_orbax_loose(folder: Path, params: Any, config: T5Config) -> None:
     """Orbax without a database: its metadata and a zarr folder a leaf, optimizer's among them."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     for name, array in leaf_arrays(params, config).items():
         _zarr({"driver": "file", "path": f"{folder}/params.{name}/"}, array)
     _zarr({"driver": "file", "path": f"{folder}/opt_state.0.mu/"}, np.ones(2, np.float32))
@@ -130,7 +130,7 @@ def huggingface_tensors(params: Any, config: T5Config) -> dict[str, np.ndarray]:
 
 def write_huggingface(folder: Path, params: Any, config: T5Config) -> None:
     """A Hugging Face folder by the safetensors package."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     tensors = huggingface_tensors(params, config)
     safetensors.numpy.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config_to_huggingface(config)))
@@ -138,7 +138,7 @@ def write_huggingface(folder: Path, params: Any, config: T5Config) -> None:
 
 def write_huggingface_sharded(folder: Path, params: Any, config: T5Config) -> None:
     """The same in three files with an index, by the safetensors package."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     tensors = huggingface_tensors(params, config)
     files = [f"model-{i:05d}-of-00003.safetensors" for i in (1, 2, 3)]
     weight_map = {name: files[i % 3] for i, name in enumerate(tensors)}
