@@ -48,9 +48,10 @@ def divergent_path(values: np.ndarray, labels: np.ndarray) -> list[int]:
     """Adds the conditional whose mean Jensen-Shannon divergence from those in is the largest."""
     del labels
     log_q = log_normalize(values, -1)
-    apart = np.array(
-        [jensen_shannon(log_q[:, k : k + 1], log_q).mean(0) for k in range(values.shape[1])]
-    )
+    apart = np.zeros((values.shape[1],) * 2)
+    for k in range(values.shape[1] - 1):
+        apart[k, k + 1 :] = jensen_shannon(log_q[:, k : k + 1], log_q[:, k + 1 :]).mean(0)
+    apart += apart.T
     path = [0]
     while len(path) < values.shape[1]:
         rest = [k for k in range(values.shape[1]) if k not in path]

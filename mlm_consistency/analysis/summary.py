@@ -198,6 +198,12 @@ def _conditionals(
     for k, name in enumerate(scores.conditionals):
         fits = scores.applicable[:, k]
         alone = correct(predict(values[fits, k]), scores.labels[fits]).astype(np.float64)
+        interval = bounds[k]
+        # The common examples are among these; as many are the same ones.
+        if len(alone) != len(common):
+            interval = statistics.bootstrap_intervals(
+                alone[:, None], config.level, config.resamples, config.seed
+            )[0]
         rows[name] = {
             "n": len(common),
             "accuracy": float(right[:, k].mean()),
@@ -207,11 +213,7 @@ def _conditionals(
             "applicable": {
                 "n": int(fits.sum()),
                 "accuracy": float(alone.mean()),
-                "interval": _interval(
-                    statistics.bootstrap_intervals(
-                        alone[:, None], config.level, config.resamples, config.seed
-                    )[0]
-                ),
+                "interval": _interval(interval),
             },
         }
     return rows

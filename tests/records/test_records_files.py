@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 from pathlib import Path
+from typing import ClassVar
 
 import fake_scorer
 import numpy as np
@@ -303,3 +304,87 @@ def test_differences_name_each_change():
     assert differences(long, before.replace(conditionals=many[::-1])) == [
         "conditionals: the same 40 entries in another order"
     ]
+
+
+def test_scores_without_their_examples_are_no_whole_shard(run):
+    before = {p.name: p.read_bytes() for p in (run / "records").iterdir()}
+    (run / "records/stories-00001-of-00003.examples.parquet").unlink()
+    with pytest.raises(RecordsError, match="stories: 2 of 3 shards"):
+        open_run(run)
+    assert write_run(run) == [("stories", 1)]
+    assert {p.name: p.read_bytes() for p in (run / "records").iterdir()} == before
+
+
+class Bucket:
+    """Objects in memory in place of epath.Path; fails as often as it is told."""
+
+    objects: ClassVar[dict[str, bytes]] = {}
+    failures = 0
+
+    def __init__(self, path):
+        self.path = os.fspath(path)
+
+    def _perhaps_fail(self):
+        if Bucket.failures:
+            Bucket.failures -= 1
+            raise ConnectionError("503 try again")
+
+    def write_bytes(self, data):
+        self._perhaps_fail()
+        Bucket.objects[self.path] = data
+
+    def read_bytes(self):
+        self._perhaps_fail()
+        if self.path not in Bucket.objects:
+            raise FileNotFoundError(self.path)
+        return Bucket.objects[self.path]
+
+    def exists(self):
+        return any(path.startswith(self.path) for path in Bucket.objects)
+
+    def iterdir(self):
+        inside = {
+            path[len(self.path) + 1 :] for path in Bucket.objects if path.startswith(self.path)
+        }
+        return [Bucket(f"{self.path}/{name}") for name in inside if "/" not in name]
+
+    @property
+    def name(self):
+        return self.path.rsplit("/", 1)[-1]
+
+    def mkdir(self, **kwargs):
+        pass
+
+    def unlink(self, missing_ok=False):
+        Bucket.objects.pop(self.path, None)
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    monkeypatch.setattr(storage.epath, "Path", Bucket)
+    monkeypatch.setattr(storage.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(Bucket, "objects", {})
+    monkeypatch.setattr(Bucket, "failures", 0)
+    return Bucket
+
+
+def test_a_run_in_a_bucket_holds_the_bytes_of_a_local_one(run, bucket):
+    folder = "gs://bucket/run"
+    assert len(write_run(folder)) == 4
+    assert write_run(folder) == []
+    local = {p.name: p.read_bytes() for p in (run / "records").iterdir()}
+    remote = {p.rsplit("/", 1)[-1]: d for p, d in bucket.objects.items() if "/records/" in p}
+    assert remote == local
+    assert open_run(folder).complete
+
+
+def test_a_bucket_is_asked_again_and_then_said_to_fail(bucket):
+    bucket.failures = 4
+    storage.publish("gs://bucket/a", b"1")
+    assert bucket.objects == {"gs://bucket/a": b"1"}
+    bucket.failures = 5
+    with pytest.raises(RecordsError, match="cannot write gs://bucket/b: 503 try again"):
+        storage.publish("gs://bucket/b", b"1")
+    bucket.failures = 5
+    with pytest.raises(RecordsError, match="cannot read gs://bucket/a: 503 try again"):
+        storage.read_bytes("gs://bucket/a")
