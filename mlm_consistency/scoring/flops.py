@@ -117,3 +117,11 @@ def _flops(
         decoder_attention=model.decoder_layers * decoder_pairs * 4 * model.joined_kv,
         logits=reads * 2 * model.d_model * model.vocab_size,
     )
+
+
+def attention_weights(shape: BatchShape, model: T5Config) -> float:
+    """Entries of all attention matrices that one data slot computes in one step."""
+    encoder = sum(count * length**2 for length, count in shape.rows)
+    decoder = shape.decoder_tokens * (shape.decoder_length + shape.memory_length)
+    layers = model.encoder_layers * encoder + model.decoder_layers * decoder
+    return float(model.num_heads * layers)

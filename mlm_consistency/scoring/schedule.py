@@ -1,0 +1,104 @@
+"""How many steps a task takes, and the row length that takes least: from lengths alone.
+
+    examples ──> shards of a fixed number ──> lanes take one shard each, in step ──> a step
+                                              computes one batch in each data slot
+
+Benchmarks come sorted by subject, so shards differ: a mixture of row lengths that fits the whole
+task fits no single shard. Here each choice is tried on the shards themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlm_consistency.models.config import T5Config
+from mlm_consistency.scoring.flops import attention_weights, computed_flops
+from mlm_consistency.scoring.lanes import waves
+from mlm_consistency.scoring.packing import PromptLengths, concatenate, pack
+from mlm_consistency.scoring.shapes import PackingConfig, check_limits, choose_shape, round_up
+from mlm_consistency.scoring.step import BatchShape
+
+TRIED_SHARDS = 6
+# Row lengths that are tried, in units of the longest prompt.
+FACTORS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
+TOKENS_WANTED = 512  # shorter rows than this are not tried for accelerators
+
+
+def shards_of(
+    lengths: PromptLengths, first_prompt: np.ndarray, examples_per_shard: int
+) -> list[PromptLengths]:
+    """The prompts of each shard of one task.
+
+    Args:
+      lengths: of all its prompts.
+      first_prompt: int64 [n + 1], see `task_lengths.TaskLengths.prompts`.
+      examples_per_shard: examples of a shard.
+    """
+    edges = first_prompt[::examples_per_shard]
+    edges = edges if edges[-1] == first_prompt[-1] else np.append(edges, first_prompt[-1])
+    return [lengths.take(np.arange(start, stop)) for start, stop in itertools.pairwise(edges)]
+
+
+def batches_of(
+    tasks: Sequence[Sequence[PromptLengths]], shape: BatchShape
+) -> tuple[tuple[int, ...], ...]:
+    """Batches of each shard of each task."""
+    return tuple(tuple(len(pack(shard, shape)) for shard in shards) for shards in tasks)
+
+
+def steps_of(batches: Sequence[Sequence[int]], lanes: int, slots: int) -> int:
+    """Steps that the loop takes: in each wave as many as its slowest lane needs.
+
+    Args:
+      batches: of each shard of each task.
+      lanes: groups of data slots that work on a shard of their own.
+      slots: data slots of a lane.
+    """
+    steps = 0
+    for shards in batches:
+        for wave in waves(list(range(len(shards))), lanes):
+            steps += max(-(-shards[shard] // slots) for shard in wave if shard is not None)
+    return steps
+
+
+def tuned(
+    packing: PackingConfig,
+    tasks: Sequence[Sequence[PromptLengths]],
+    model: T5Config,
+    spare: float = 0.0,
+) -> PackingConfig:
+    """`packing` with the row length that costs least on the shards themselves.
+
+    A pure function of its arguments, as every host must come to the same. Choices of the user
+    (`row_lengths`) are kept. The cost is that of whole batches: dense FLOPs, attention over whole
+    rows, and softmax at `packing.softmax_flops` a weight.
+    """
+    if packing.row_lengths:
+        return packing
+    shards = [shard for task in tasks for shard in task]
+    everything = concatenate(shards)
+    check_limits(everything, packing)
+    chosen = np.unique(np.linspace(0, len(shards) - 1, TRIED_SHARDS).round().astype(int))
+    step = packing.length_multiple
+    longest = round_up(int(everything.encoder.max()), step)
+    lengths = {round_up(longest * factor, step) for factor in FACTORS}
+    limit = max(longest, packing.max_encoder_length)
+    candidates: list[tuple[int, ...]] = [
+        (), *((n,) for n in sorted(lengths) if n == longest or TOKENS_WANTED <= n <= limit)
+    ]  # fmt: skip
+    best: tuple[float, PackingConfig] | None = None
+    for rows in candidates:
+        trial = dataclasses.replace(packing, row_lengths=rows)
+        shape = choose_shape(everything, model, trial, spare)
+        batches = sum(len(pack(shards[number], shape)) for number in chosen)
+        cost = computed_flops(shape, model).total
+        cost += packing.softmax_flops * attention_weights(shape, model)
+        trial = dataclasses.replace(packing, row_lengths=tuple(n for n, _ in shape.rows))
+        if best is None or batches * cost < best[0]:
+            best = (batches * cost, trial)
+    assert best is not None
+    return best[1]
