@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from mlm_consistency.scoring.packing import (
 )
 from mlm_consistency.scoring.step import BatchShape
 
+SEVERAL_PROMPTS = 320  # rows may be longer than the longest prompt up to this length
 SAMPLE = 4096  # prompts on which the choice of row lengths is tried
 
 
@@ -47,7 +49,7 @@ class PackingConfig:
     max_decoder_length: int = 512
     row_lengths: tuple[int, ...] = ()
     max_row_lengths: int = 3
-    tokens_per_batch: int = 4096
+    tokens_per_batch: int = 8192
     memory_length: int = 2048
     length_multiple: int = 16
     examples_per_shard: int = 256
@@ -123,32 +125,64 @@ def proportions(
     return best
 
 
-def choose_rows(encoder: np.ndarray, model: T5Config, config: PackingConfig) -> tuple[Rows, int]:
+def round_length(value: float, step: int) -> int:
+    """A row length of at least `value`: a multiple of `step`, of twice that beyond 8 steps.
+
+    Long rows of an odd multiple run slower: 368 tokens took as long as 400 on the CPU.
+    """
+    return round_up(value, step if value <= 8 * step else 2 * step)
+
+
+def shorter_lengths(top: int, step: int) -> list[int]:
+    """Row lengths below `top`, a factor of about sqrt(2) apart."""
+    grid = {round_length(top / 2 ** (k / 2), step) for k in range(1, 9)}
+    return sorted(length for length in grid if 2 * step <= length < top)
+
+
+def choose_rows(
+    encoder: np.ndarray, model: T5Config, config: PackingConfig, price_of_a_length: float
+) -> tuple[Rows, int]:
     """The row lengths and their proportion with the least cost on these prompts.
+
+    Args:
+      encoder: tokens of each prompt.
+      model, config: as in `choose_shape`.
+      price_of_a_length: what each further row length must earn, as a share of the cost.
 
     Returns:
       ((length, rows of a batch), ...) ascending, and the number of batches.
     """
     step = config.length_multiple
-    top = min(round_up(int(encoder.max()), step), config.max_encoder_length)
-    grid = {round_up(top / 2 ** (k / 2), step) for k in range(1, 9)}
-    smaller = sorted(length for length in grid if 2 * step <= length < top)
+    longest = min(round_length(int(encoder.max()), step), config.max_encoder_length)
+    # Where all prompts are short, rows of several of them waste less of their ends.
+    several = range(longest, min(3 * longest, SEVERAL_PROMPTS, config.max_encoder_length) + 1, step)
+    tops = {round_length(top, step) for top in several} | {longest}
     choices = [
         (*extra, top)
+        for top in sorted(tops)
         for count in range(config.max_row_lengths)
-        for extra in itertools.combinations(smaller, count)
+        for extra in itertools.combinations(shorter_lengths(top, step), count)
     ]
-    best: tuple[float, Rows, int] | None = None
+    # Short prompts leave many choices: they are tried on fewer prompts.
+    few = encoder[:: -(-len(encoder) // 2048)] if len(tops) > 1 else encoder
+    best: tuple[float, tuple[int, ...]] | None = None
     for lengths in [config.row_lengths] if config.row_lengths else choices:
-        rows: dict[int, int] = {}
-        for size, _ in pack_rows(encoder, lengths):
-            rows[size] = rows.get(size, 0) + 1
-        price = {n: encoder_row_cost(model, n, config.softmax_flops) for n in lengths}
-        found = proportions(rows, price, config.tokens_per_batch)
-        if best is None or found[0] < best[0] * 0.99:  # one more length must earn its compilation
-            best = found
+        cost = rows_for(few, lengths, model, config)[0] * (1 + price_of_a_length * len(lengths))
+        if best is None or cost < best[0]:
+            best = (cost, lengths)
     assert best is not None
-    return best[1], best[2]
+    return rows_for(encoder, best[1], model, config)[1:]
+
+
+def rows_for(
+    encoder: np.ndarray, lengths: Sequence[int], model: T5Config, config: PackingConfig
+) -> tuple[float, Rows, int]:
+    """`proportions` of rows of these lengths for prompts of `encoder` tokens."""
+    rows: dict[int, int] = {}
+    for size, _ in pack_rows(encoder, lengths):
+        rows[size] = rows.get(size, 0) + 1
+    price = {n: encoder_row_cost(model, n, config.softmax_flops) for n in lengths}
+    return proportions(rows, price, config.tokens_per_batch)
 
 
 def choose_shape(
@@ -170,7 +204,8 @@ def choose_shape(
     stride = -(-len(lengths) // SAMPLE)
     sample = lengths.take(np.arange(0, len(lengths), stride))
     longest = np.append(sample.encoder, lengths.encoder.max()) if stride > 1 else sample.encoder
-    each, batches = choose_rows(longest, model, config)
+    # Each row length is compiled, and other shards will have other proportions than the sample.
+    each, batches = choose_rows(longest, model, config, 0.01 + spare / 2)
     tokens = sum(size * count for size, count in each)
     decoder_rows = max(1, round(tokens / config.memory_length))
 
