@@ -151,11 +151,19 @@ def _text(arrays: Sequence[tuple[str, tuple[int, ...]]]) -> str:
 
 
 def _group(text: str) -> int:
-    """Devices of a replica group: `{{0,1},{2,3}}` or, in iota form, `[groups,size]<=[..]`."""
+    """Devices of a replica group, which XLA writes in three ways.
+
+    `{{0,1},{2,3}}` lists them; `[groups,size]<=[..]` counts them; `mesh['a'=2,'b'=4] {'b'}` names
+    the axes that a group runs along (a part of an axis as `'b':(1)2`, its size last).
+    """
     if found := re.search(r"replica_groups=\[(\d+),(\d+)\]", text):
         return int(found.group(2))
     if found := re.search(r"replica_groups=\{\{([\d,]*)\}", text):
         return found.group(1).count(",") + 1
+    if found := re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", text):
+        sizes = dict(re.findall(r"'(\w+)'=(\d+)", found.group(1)))
+        along = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", found.group(2))
+        return math.prod(int(part or sizes.get(axis, 1)) for axis, part in along)
     return 0
 
 
