@@ -6,12 +6,14 @@ import dataclasses
 import json
 import os
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import tensorstore as ts
 
 from mlm_consistency.errors import CheckpointError
 
+Answer = TypeVar("Answer")
 BUCKETS = {"gs": "gcs", "s3": "s3"}
 CONTEXT = ts.Context({"file_io_concurrency": {"limit": 32}, "cache_pool": {"total_bytes_limit": 0}})
 
@@ -101,18 +103,40 @@ class Folder:
         keys = self._ask(lambda: self.store().list().result(), "")
         return sorted(key.decode() for key in keys)
 
-    def read(self, name: str, start: int | None = None, stop: int | None = None) -> bytes:
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
         """The bytes `start` to `stop` of the file `name`; all of them by default.
 
         Raises:
-          CheckpointError: if the file is not there, or shorter than `stop`.
+          CheckpointError: if the file is not there or cannot be read.
         """
-        ranged = start is not None or stop is not None
-        byte_range = slice(start or 0, stop) if ranged else None
-        result = self._ask(lambda: self.store().read(name, byte_range=byte_range).result(), name)
-        if result.state != "value":
+        if self.path is not None:
+            data = self._ask(lambda: self._read_local(name, start, stop), name)
+        else:
+            data = self._ask(lambda: self._read_object(name, start, stop), name)
+        if data is None:
             raise CheckpointError(f"{self.address}/{name} does not exist")
-        return result.value
+        return data
+
+    def _read_local(self, name: str, start: int, stop: int | None) -> bytes | None:
+        try:
+            with open(os.path.join(self.path or "", name), "rb") as file:
+                file.seek(start)
+                return file.read() if stop is None else file.read(stop - start)
+        except FileNotFoundError:
+            return None
+
+    def _read_object(self, name: str, start: int, stop: int | None) -> bytes | None:
+        part: dict[str, Any] = (
+            {} if start == 0 and stop is None else {"byte_range": slice(start, stop)}
+        )
+        try:
+            result = self.store().read(name, **part).result()
+        except TypeError as error:
+            raise CheckpointError(
+                f"{self.address}/{name}: this version of TensorStore cannot read a part of an "
+                "object; install tensorstore>=0.1.86, or copy the folder to a disk"
+            ) from error
+        return result.value if result.state == "value" else None
 
     def read_json(self, name: str) -> dict[str, Any]:
         """The object in the JSON file `name`.
@@ -128,7 +152,7 @@ class Folder:
             raise CheckpointError(f"{self.address}/{name}: expected a JSON object")
         return value
 
-    def _ask(self, question: Any, name: str) -> Any:
+    def _ask(self, question: Callable[[], Answer], name: str) -> Answer:
         """The answer of a store, its complaints turned into ours."""
         try:
             return question()

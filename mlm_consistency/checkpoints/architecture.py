@@ -44,9 +44,13 @@ def architecture(checkpoint: Checkpoint, expected: T5Config | None = None) -> T5
             )
     if expected is not None:
         return expected
+    if checkpoint.config is not None:
+        return dataclasses.replace(inferred, name=checkpoint.config.name)
     names = preset_names(inferred)
-    given = checkpoint.config.name if checkpoint.config else None
-    return dataclasses.replace(inferred, name=given or (names[0] if names else "custom"))
+    if names:  # T5 1.1 and Flan, or UL2 and Flan-UL2, cannot be told apart by their shapes
+        alike = names[0] if len(names) == 1 else f"like_{names[0]}"
+        inferred = dataclasses.replace(inferred, name=alike)
+    return inferred
 
 
 def check_leaves(checkpoint: Checkpoint, config: T5Config) -> None:

@@ -139,7 +139,8 @@ def open_folder(folder: Folder) -> Checkpoint:
     absent = set(config.get(ABSENT, ()))
     kept = _consistent([leaf for leaf in leaves if leaf.name not in absent], config, folder)
     place = f"{folder.address}/{CONFIG}"
-    return checkpoint_of(folder, "huggingface", kept, config_from_huggingface(config, place))
+    network = config_from_huggingface({"_name_or_path": folder.name, **config}, place)
+    return checkpoint_of(folder, "huggingface", kept, network)
 
 
 def _with_table(leaves: list[Leaf], folder: Folder) -> list[Leaf]:
