@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 
+from mlm_consistency.cli.host_memory import keep_freed_memory
 from mlm_consistency.cli.preemption import EXIT_PREEMPTED, Preempted, end_now, on_sigterm
 from mlm_consistency.errors import MlmConsistencyError
 from mlm_consistency.tables import lookup
@@ -14,6 +15,7 @@ from mlm_consistency.tables import lookup
 COMMANDS = {
     "run": "mlm_consistency.cli.run:run",
     "score": "mlm_consistency.cli.score:run",
+    "beams": "mlm_consistency.cli.beams:run",
     "analyze": "mlm_consistency.cli.analyze:run",
     "report": "mlm_consistency.cli.report:run",
     "inspect": "mlm_consistency.cli.inspect:run",
@@ -28,6 +30,7 @@ COMMANDS = {
 HELP = {
     "run": "score, analyze and report, one after another",
     "score": "score a task under many conditionals; writes records, resumes",
+    "beams": "candidates by beam search for LAMBADA; `score` begins with it where needed",
     "analyze": "records -> summary.json",
     "report": "records and summary.json -> report.html, figures/, a table",
     "inspect": "an example under every conditional, or the leaves of a checkpoint",
@@ -57,6 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    keep_freed_memory()
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
