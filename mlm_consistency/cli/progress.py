@@ -13,21 +13,30 @@ LINE_EVERY = 5.0  # seconds
 class Progress:
     """Counts things that are done and shows it on stderr."""
 
-    def __init__(self, what: str, total: int, done: int = 0, unit: str = "examples") -> None:
+    def __init__(
+        self,
+        what: str,
+        total: int,
+        done: int = 0,
+        unit: str = "examples",
+        quiet: bool = False,
+    ) -> None:
         """Args:
         what: what is being done.
         total: how many there are.
         done: how many were done before.
         unit: what they are called.
+        quiet: only count; another process shows it.
         """
         self.what, self.total, self.unit = what, total, unit
         self.done = self.first = done
+        self.quiet = quiet
         self.began = self.last = time.monotonic()
         self.bar: Any = None
         self.task: Any = None
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not self.quiet:
             from rich.console import Console
             from rich.progress import (
                 BarColumn,
@@ -72,6 +81,8 @@ class Progress:
             self._line(note)
 
     def _line(self, note: str = "") -> None:
+        if self.quiet:
+            return
         spent = time.monotonic() - self.began
         rate = (self.done - self.first) / spent if spent > 0 else 0.0
         left = (self.total - self.done) / rate if rate else float("nan")

@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import os
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from mlm_consistency.cli import gin_files
 from mlm_consistency.cli.inputs import survey
 from mlm_consistency.cli.preemption import EXIT_PREEMPTED, on_sigterm
+from mlm_consistency.cli.processes import Processes, add_flags, process_config, start
 from mlm_consistency.cli.progress import Progress
 from mlm_consistency.cli.settings import MACROS, ScoreConfig, score_config
 from mlm_consistency.errors import ConfigError
@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 SPARE = 0.06
 DESCRIPTION = """\
 Scores tasks under many conditionals and writes records into OUTPUT_DIR. Started again, it goes on
-after the last whole shard. Exit status: 0 complete, 2 something to mend, 75 preempted (start
-again).
+after the last whole shard, with as many processes and devices as there are then. Exit status: 0
+complete, 2 something to mend, 75 preempted or a process lost (start again).
 """
 
 
@@ -37,32 +37,56 @@ def run(argv: list[str]) -> int:
     parser.add_argument(
         "--check", action="store_true", help="check data and configuration, print counts, stop"
     )
+    add_flags(parser)
     flags = parser.parse_args(others)
     gin_files.load(flags.gin_file, bindings, flags.gin_search_paths, MACROS)
-    return score(score_config(), gin_files.operative(), flags.profile, flags.check)
+    config, text = score_config(), gin_files.operative()
+    team = Processes() if flags.check else start(process_config(flags))
+    return team.run(lambda: score(config, text, flags.profile, flags.check, team))
 
 
 def score(
-    config: ScoreConfig, gin_text: str = "", profile: str | None = None, check: bool = False
+    config: ScoreConfig,
+    gin_text: str = "",
+    profile: str | None = None,
+    check: bool = False,
+    team: Processes | None = None,
 ) -> int:
     """Scores the tasks of `config` into its run folder.
 
+    Args:
+      config: what is asked, how, and of whom.
+      gin_text: the configuration as a gin file, for the run folder.
+      profile: folder for a JAX trace.
+      check: stop when the data have been checked.
+      team: the processes that work on this run together; None: this one alone.
+
     Raises:
+      RunEndedError: where another process has ended.
       MlmConsistencyError: for whatever a user can mend; nothing is written before the data, the
         configuration and the checkpoint's description have been checked.
     """
     # ---- what is asked: vocabulary and tasks, checked to the last row -------------------------
+    from mlm_consistency.cli.beams import search_candidates
     from mlm_consistency.vocabularies import load_vocabulary
 
     began = time.monotonic()
+    team = team or Processes()
+    params = None
+    if not check:  # tasks without candidates of their own: beam search comes first
+        config, params = search_candidates(config, team)
+        if team.stop.is_set():
+            return EXIT_PREEMPTED
     vocabulary = load_vocabulary(config.vocabulary, config.vocabulary_extra_ids)
     inputs, entries = [], {}
+    mode = f", mode {config.mode}" if config.mode else ""
+    team.say(f"prompts of the family {config.family}{mode}")
     for task in config.tasks:
         task_input, entry = survey(config, task, vocabulary)
         inputs.append(task_input)
         entries[task_input.name] = entry
         dropped = "".join(f"; dropped {n}: {why}" for why, n in entry.dropped.items())
-        print(f"task {task_input.name}: {entry.examples} examples{dropped}", file=sys.stderr)
+        team.say(f"task {task_input.name}: {entry.examples} examples{dropped}")
     if check:
         return 0
 
@@ -92,7 +116,7 @@ def score(
     shape = choose_shape(lengths, model, config.packing, 0.0 if single else SPARE)
 
     # ---- the run folder: made new, or found and held against this configuration ---------------
-    from mlm_consistency.records import Manifest, RunWriter, installed_versions, source_revision
+    from mlm_consistency.records import Manifest, installed_versions, source_revision
 
     manifest = Manifest(
         model=dataclasses.asdict(model),
@@ -117,9 +141,8 @@ def score(
             "tasks": [dataclasses.asdict(task) for task in config.tasks],
         },
     )
-    process, processes = jax.process_index(), jax.process_count()
-    writer = RunWriter(config.output_dir, manifest, process=process, processes=processes)
-    if process == 0 and gin_text:
+    writer = open_writer(config.output_dir, manifest, team)
+    if team.leads and gin_text:
         writer.write_text("config.gin", gin_text)
     total = sum(entry.examples for entry in entries.values())
     per_shard = config.packing.examples_per_shard
@@ -130,16 +153,16 @@ def score(
     from mlm_consistency.scoring.loop import ScoringLoop
     from mlm_consistency.scoring.step import make_step
 
-    stop = threading.Event()
     writing = 0.0
     if done < total:
-        params = load_weights(checkpoint, model, mesh, config)
+        if params is None:
+            params = load_weights(checkpoint, model, mesh, config, quiet=not team.leads)
         step = make_step(model, mesh)
-        loop = ScoringLoop(step, params, shape, mesh, vocabulary.pad_id, per_shard, stop)
+        loop = ScoringLoop(step, params, shape, mesh, vocabulary.pad_id, per_shard, team.stop)
         lanes = lanes_of(mesh)
         with (
-            on_sigterm(stop.set),
-            Progress("scoring", total, done) as progress,
+            on_sigterm(team.stop.set),
+            Progress("scoring", total, done, quiet=not team.leads) as progress,
             tracing(profile),
         ):
             for shard in loop.run(inputs, writer.finished):
@@ -147,18 +170,45 @@ def score(
                 if lanes.writes:
                     writer.write(shard, vocabulary)
                 writing += time.monotonic() - at
-                progress.advance(len(shard.examples), shard.task)
-        if stop.is_set():
-            print(
-                "stopped by SIGTERM; the shards in the run folder are whole. The same command "
-                f"goes on from there (exit status {EXIT_PREEMPTED}).",
-                file=sys.stderr,
-            )
+                # The other lanes keep step, each with a shard of its own.
+                scored = len(shard.examples) * lanes.count
+                progress.advance(min(scored, total - progress.done), shard.task)
+        if team.stop.is_set():
+            if team.end is None:
+                print(
+                    "stopped by SIGTERM; the shards in the run folder are whole. The same command "
+                    f"goes on from there (exit status {EXIT_PREEMPTED}).",
+                    file=sys.stderr,
+                )
             return EXIT_PREEMPTED
-        report_times(loop.times, writing, time.monotonic() - began)
+        if team.leads:
+            report_times(loop.times, writing, time.monotonic() - began)
+    team.meet()  # every process has written its shards
     writer.complete({name: entry.examples for name, entry in entries.items()})
-    print(f"records: {config.output_dir}", file=sys.stderr)
+    team.say(f"records: {config.output_dir}")
     return 0
+
+
+def open_writer(folder: str, manifest: Any, team: Processes) -> Any:
+    """The writer of this process.
+
+    Process 0 makes the run folder and says which shards are whole. The others take its word: a
+    process may be ahead by some shards, so the folder would not show the same to everybody.
+
+    Raises:
+      RecordsError: where the folder holds another run, or cannot be written.
+      RunEndedError: where process 0 has ended with that.
+    """
+    from mlm_consistency.records import RunWriter
+
+    if not team.leads:
+        finished = {task: set(shards) for task, shards in team.meet().items()}
+        return RunWriter(
+            folder, manifest, process=team.index, processes=team.count, finished=finished
+        )
+    writer = RunWriter(folder, manifest, processes=team.count)
+    team.meet({task: sorted(writer.finished(task)) for task in manifest.tasks})
+    return writer
 
 
 def check_vocabulary(size: int, model: T5Config, config: ScoreConfig) -> None:
@@ -189,14 +239,16 @@ def use_compilation_cache(config: ScoreConfig) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
-def load_weights(checkpoint: Any, model: T5Config, mesh: Any, config: ScoreConfig) -> Any:
+def load_weights(
+    checkpoint: Any, model: T5Config, mesh: Any, config: ScoreConfig, quiet: bool = False
+) -> Any:
     """The checkpoint's weights on the mesh, with progress."""
     from mlm_consistency.checkpoints.restore import restore
     from mlm_consistency.models.t5 import logical_axes
     from mlm_consistency.scoring.mesh import weight_shardings
 
     shardings = weight_shardings(logical_axes(model), mesh, config.mesh)
-    with Progress("loading weights", 0, unit="MiB") as progress:
+    with Progress("loading weights", 0, unit="MiB", quiet=quiet) as progress:
 
         def show(done: int, total: int, name: str) -> None:
             del name

@@ -5,13 +5,13 @@ goes on after the shards that are whole and ends with the very bytes of an unbro
 configuration is refused with the name of what changed.
 
 Several processes may write one run: process 0 makes its writer first (it publishes the manifest),
-then the others; each writes the shards that are its own; process 0 calls `complete` when all have
-written. Waiting for one another is the caller's part.
+then the others, with the finished shards that it found; each writes the shards that are its own;
+process 0 calls `complete` when all have written. Waiting for one another is the caller's part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mlm_consistency.errors import RecordsError
 from mlm_consistency.records import layout, parquet, schema, storage, verify
@@ -30,8 +30,18 @@ class RunWriter:
         *,
         process: int = 0,
         processes: int = 1,
+        finished: Mapping[str, Iterable[int]] | None = None,
     ):
         """Opens a run folder, made where it is missing.
+
+        Args:
+          folder: of the run.
+          manifest: what the run is made of.
+          resume: whether a run that is there may be gone on with.
+          process: number of this process.
+          processes: how many write.
+          finished: task -> shards that are whole, as process 0 found them; given to the other
+            processes, which then do not look at shards that somebody may be writing.
 
         Raises:
           RecordsError: where the folder holds a run of another configuration (names what
@@ -51,10 +61,13 @@ class RunWriter:
         self.manifest = manifest.replace(
             created=manifest.created or timestamp(), complete=False, finished=""
         )
-        storage.make_folder(self.records)
-        storage.remove_stale(self.folder)
-        storage.remove_stale(self.records)
-        self._finished = {task: self._whole(task) for task in manifest.tasks}
+        if finished is None:
+            storage.make_folder(self.records)
+            storage.remove_stale(self.folder)
+            storage.remove_stale(self.records)
+            self._finished = {task: self._whole(task) for task in manifest.tasks}
+        else:
+            self._finished = {task: set(finished[task]) for task in manifest.tasks}
         if earlier is not None and earlier.complete and self._all_finished():
             self.manifest = earlier
         elif process == 0:

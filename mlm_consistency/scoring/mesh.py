@@ -57,7 +57,10 @@ def make_mesh(config: MeshConfig, devices: Sequence[Any] | None = None) -> Mesh:
     Raises:
       ConfigError: if the number of devices is not data * model.
     """
-    devices = list(jax.devices() if devices is None else devices)
+    if devices is None:
+        # A process's devices side by side, so that each process feeds whole data slots.
+        devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    devices = list(devices)
     model = config.model
     if model < 1 or config.data < 0:
         raise ConfigError(f"MESH_SHAPE must be (data >= 0, model >= 1), got {config}")

@@ -9,6 +9,7 @@ Importing this module registers the stories that ship. Others are registered wit
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,10 @@ from mlm_consistency.tasks.task import Task, load_task
 from mlm_consistency.vocabularies import Vocabulary, load_vocabulary
 
 log = logging.getLogger(__name__)
+
+# TensorFlow reads data; a GPU's memory is JAX's.
+with contextlib.suppress(RuntimeError):  # its devices are in use already, so they were wanted
+    tf.config.set_visible_devices([], "GPU")
 
 PREFIX = "mlmc_"
 FLAT_SUFFIX = "_flat"

@@ -1,0 +1,292 @@
+"""Several processes, one run: they find one another, wait for one another and end together.
+
+Who they are comes from flags, from JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID,
+or from a TPU slice's, GKE's or Slurm's environment, which JAX reads. A process alone is the plain
+case, and costs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import contextlib
+import dataclasses
+import importlib.util
+import logging
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mlm_consistency.cli.preemption import EXIT_PREEMPTED, Preempted
+from mlm_consistency.cli.roll_call import End, RollCall, RunEndedError
+from mlm_consistency.errors import ConfigError, MlmConsistencyError
+
+log = logging.getLogger(__name__)
+
+# JAX's own patience with a silent process, in seconds; ours (SILENCE) comes first.
+HEARTBEAT_TIMEOUT = 55
+# Pods of one job start minutes apart where an image has to be fetched.
+START_TIMEOUT = 600
+# How long a failed collective waits for the news that its partner is gone.
+NEWS = 5.0
+TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessConfig:
+    """Which process this is.
+
+    Attributes:
+      coordinator_address: HOST:PORT of process 0, on which JAX's service listens; None: one
+        process, or as the environment says.
+      num_processes: of the run.
+      process_id: of this one, counted from 0.
+      found_by: JAX's name of the environment that says the rest; "" for flags.
+    """
+
+    coordinator_address: str | None = None
+    num_processes: int | None = None
+    process_id: int | None = None
+    found_by: str = ""
+
+    @property
+    def several(self) -> bool:
+        """Whether JAX's service is to be started."""
+        return bool(self.found_by or self.coordinator_address)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The three flags of a run in several processes."""
+    group = parser.add_argument_group(
+        "several processes",
+        "found without flags on a TPU slice, in GKE and in a step of Slurm; elsewhere all three, "
+        "or JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID",
+    )
+    group.add_argument("--coordinator_address", metavar="HOST:PORT", help="of process 0")
+    group.add_argument("--num_processes", type=int, metavar="N")
+    group.add_argument("--process_id", type=int, metavar="K", help="of this one, from 0")
+
+
+def process_config(
+    flags: argparse.Namespace | None = None, environment: Mapping[str, str] | None = None
+) -> ProcessConfig:
+    """Who this process is, by flags or by the environment.
+
+    Raises:
+      ConfigError: naming the flag that is missing or wrong.
+    """
+    env = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    for field in ("coordinator_address", "num_processes", "process_id"):
+        value = getattr(flags, field, None)
+        if value is None:
+            text = env.get(f"JAX_{field.upper()}", "")
+            try:
+                value = (text if field == "coordinator_address" else int(text)) if text else None
+            except ValueError as error:
+                raise ConfigError(
+                    f"JAX_{field.upper()} must be a whole number, came {text!r}"
+                ) from error
+        values[field] = value
+    missing = [f"--{name}" for name, value in values.items() if value is None]
+    if len(missing) == len(values):
+        return ProcessConfig(found_by=detect(env))
+    if missing:
+        found = detect(env)
+        if found:  # JAX fills in what the flags leave open
+            return ProcessConfig(**values, found_by=found)
+        raise ConfigError(
+            f"{', '.join(missing)} missing: several processes need --coordinator_address=HOST:PORT "
+            "(of process 0), --num_processes and --process_id"
+        )
+    count, index, address = (
+        values["num_processes"], values["process_id"], values["coordinator_address"],
+    )  # fmt: skip
+    if count < 1 or not 0 <= index < count:
+        raise ConfigError(f"--process_id must be 0 to --num_processes - 1, came {index} of {count}")
+    if not address.rpartition(":")[2].isdigit() or not address.rpartition(":")[0]:
+        raise ConfigError(f"--coordinator_address must be HOST:PORT, came {address!r}")
+    return ProcessConfig(**values)
+
+
+def detect(environment: Mapping[str, str]) -> str:
+    """JAX's name of the environment that started several processes; "" where none did."""
+    # An allocation also shows its tasks to the one shell that runs the batch script.
+    if (
+        environment.get("SLURM_STEP_NODELIST")
+        and "SLURM_PROCID" in environment
+        and int(environment.get("SLURM_STEP_NUM_TASKS") or 1) > 1
+    ):
+        return "slurm"
+    platforms = environment.get("JAX_PLATFORMS") or "tpu"
+    if "tpu" not in platforms.split(",") or not importlib.util.find_spec("libtpu"):
+        return ""
+    if not any(Path(device).exists() for device in TPU_DEVICES):
+        return ""
+    hosts = environment.get("TPU_PROCESS_ADDRESSES") or environment.get("TPU_WORKER_HOSTNAMES")
+    if hosts:
+        slices = int(environment.get("MEGASCALE_NUM_SLICES") or 1)
+        return "gketpu" if len(hosts.split(",")) * slices > 1 else ""
+    return "" if environment.get("TPU_SKIP_MDS_QUERY") else "gcetpu"
+
+
+class Processes:
+    """The processes of a run as one of them sees them.
+
+    Attributes:
+      index: number of this one; 0 prints, and writes what is written once.
+      count: how many.
+      stop: set when the run shall end: SIGTERM here, or another process that has ended.
+    """
+
+    def __init__(self, index: int = 0, count: int = 1) -> None:
+        self.index, self.count = index, count
+        self.stop = threading.Event()
+        self.roll_call: RollCall | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is process 0."""
+        return self.index == 0
+
+    @property
+    def end(self) -> End | None:
+        """How another process ended the run, once one has."""
+        return self.roll_call.end if self.roll_call else None
+
+    def say(self, text: str) -> None:
+        """Prints a line of information on stderr, once for all processes."""
+        if self.leads:
+            print(text, file=sys.stderr, flush=True)
+
+    def meet(self, value: Any = None) -> Any:
+        """Waits for all processes; returns what process 0 gave (anything that JSON can hold).
+
+        Raises:
+          RunEndedError: where another process has ended.
+        """
+        return self.roll_call.meet(value) if self.roll_call else value
+
+    def run(self, work: Callable[[], int]) -> int:
+        """Does the work of this process and ends together with the others.
+
+        Returns:
+          The exit status: of the process that ended first, where one did not end well.
+        """
+        if self.roll_call is None:
+            return work()
+        try:
+            status = work()
+            if not status:
+                self.roll_call.meet(last=True)
+        except RunEndedError as error:
+            return self._ended_elsewhere(error.end)
+        except BaseException as error:
+            # A collective whose partner is gone fails before the news of it is here.
+            unexpected = not isinstance(
+                error, MlmConsistencyError | Preempted | KeyboardInterrupt | SystemExit
+            )
+            end = self.roll_call.verdict(NEWS if unexpected else 0.0)
+            if end is not None:
+                log.info("after the end of process %d: %r", end.process, error)
+                return self._ended_elsewhere(end)
+            self._leave(*_last_words(error, self.index))
+            raise
+        if status:
+            end = self.roll_call.verdict(0.0)
+            if end is not None:
+                return self._ended_elsewhere(end)
+            why = "was stopped by SIGTERM" if status == EXIT_PREEMPTED else "ended"
+            self._leave(status, f"process {self.index} {why} (exit status {status})")
+            return status
+        import jax
+
+        jax.distributed.shutdown()
+        self._leave(0, "")
+        return 0
+
+    def _ended_elsewhere(self, end: End) -> int:
+        print(f"mlm-consistency: {end.why}", file=sys.stderr, flush=True)
+        self._leave(end.status, end.why)
+        return end.status
+
+    def _leave(self, status: int, why: str) -> None:
+        assert self.roll_call is not None
+        if status:
+            # JAX would wait minutes at exit for processes that are gone, and then abort.
+            atexit.register(_end_without_waiting, status)
+        self.roll_call.leave(status, why)
+
+
+def _last_words(error: BaseException, index: int) -> tuple[int, str]:
+    if isinstance(error, Preempted):
+        return EXIT_PREEMPTED, (
+            f"process {index} was stopped by SIGTERM; the same command goes on from the last "
+            f"whole shard (exit status {EXIT_PREEMPTED})"
+        )
+    status = 2 if isinstance(error, MlmConsistencyError) else 1
+    if isinstance(error, KeyboardInterrupt):
+        status = 130
+    text = str(error) if status == 2 else repr(error)
+    return status, f"process {index} on {socket.gethostname()} failed: {text}"
+
+
+def _end_without_waiting(status: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+def start(config: ProcessConfig) -> Processes:
+    """Brings the processes of a run together. Must come before JAX looks for devices.
+
+    Raises:
+      ConfigError: where they do not find one another.
+    """
+    if not config.several:
+        return Processes()
+    import jax
+
+    # SIGTERM is ours; JAX's service would take it.
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    try:
+        jax.distributed.initialize(
+            config.coordinator_address,
+            config.num_processes,
+            config.process_id,
+            cluster_detection_method=config.found_by or "deactivate",
+            initialization_timeout=START_TIMEOUT,
+            heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT,
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        raise ConfigError(
+            f"the processes did not come together ({config}): {error}. Start as many as "
+            "--num_processes says, each with its own --process_id, and let them reach process 0 "
+            "at --coordinator_address."
+        ) from error
+    # Whoever imports JAX first decides when its service is shut down; see Processes._leave.
+    from jax._src.distributed import global_state
+
+    index, count = global_state.process_id, global_state.num_processes
+    if count == 1:
+        return Processes()
+    team = Processes(index, count)
+    roll_call = RollCall(index, count, team.stop.set)
+    # The port of the roll call travels through JAX's service, which every process has reached.
+    key = "mlm_consistency/roll_call"
+    client, host = global_state.client, global_state.coordinator_address.rpartition(":")[0]
+    if index == 0:
+        listener, port = roll_call.listen()
+        client.key_value_set(key, str(port))
+        roll_call.accept(listener)
+    else:
+        port = int(client.blocking_key_value_get(key, START_TIMEOUT * 1000))
+        roll_call.call(host.strip("[]"), port)
+    team.roll_call = roll_call
+    return team
