@@ -24,6 +24,7 @@ from jax.sharding import Mesh
 from mlm_consistency.models.config import T5Config
 from mlm_consistency.models.t5 import T5
 from mlm_consistency.scoring.mesh import activation_constraint, batch_sharding
+from mlm_consistency.scoring.parts import in_parts, rows_at_once, tokens_at_once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,29 +79,32 @@ def gather(states: jax.Array, index: jax.Array) -> jax.Array:
     return jnp.take_along_axis(states, index[..., None], axis=1)
 
 
-def read_states(model: T5, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
-    """Decoder states [G, N, D] at the read nodes of a batch of arrays [G, ...]."""
+def read_states(model: T5, params: Any, batch: dict[str, jax.Array], tokens: int = 0) -> jax.Array:
+    """Decoder states [G, N, D] at the read nodes of a batch of arrays [G, ...].
+
+    `tokens` of a slot go through the network at once; 0 is all (see `scoring.parts`).
+    """
     variables = {"params": params}
     slots = batch["read"].shape[0]
 
-    def flat(name: str) -> jax.Array:
-        array = batch[name]
-        return array.reshape(-1, array.shape[-1])
+    def encode(tokens: jax.Array, segments: jax.Array) -> jax.Array:
+        return model.apply(variables, tokens, segments, method=T5.encode)  # type: ignore[return-value]
+
+    def decode(*arrays: jax.Array) -> jax.Array:
+        return model.apply(variables, *arrays, method=T5.decode)  # type: ignore[return-value]
 
     encoded = []
     for number in range(sum(name.startswith("encoder_tokens_") for name in batch)):
-        tokens, segments = flat(f"encoder_tokens_{number}"), flat(f"encoder_segments_{number}")
-        states = model.apply(variables, tokens, segments, method=T5.encode)
+        arrays = (batch[f"encoder_tokens_{number}"], batch[f"encoder_segments_{number}"])
+        rows = rows_at_once(*arrays[0].shape[1:], tokens)
+        states = in_parts(encode, arrays, rows)
         encoded.append(states.reshape(slots, -1, states.shape[-1]))
     memory = batch["memory"]
     states = gather(jnp.concatenate(encoded, axis=1), memory.reshape(slots, -1))
-    hidden = model.apply(
-        variables,
-        *(flat(name) for name in ("tokens", "positions", "end", "segments")),
-        states.reshape(-1, memory.shape[-1], states.shape[-1]),
-        flat("memory_segments"),
-        method=T5.decode,
-    )
+    nodes = tuple(batch[name] for name in ("tokens", "positions", "end", "segments"))
+    rows = rows_at_once(*memory.shape[1:], tokens)
+    states = states.reshape(*memory.shape, states.shape[-1])
+    hidden = in_parts(decode, (*nodes, states, batch["memory_segments"]), rows)
     return gather(hidden.reshape(slots, -1, hidden.shape[-1]), batch["read"])
 
 
@@ -120,9 +124,9 @@ def pair_log_probs(logits: jax.Array, pair_read: jax.Array, pair_target: jax.Arr
     return jax.vmap(one_slot)(logits, normalizer, pair_read, pair_target)
 
 
-def score(model: T5, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
-    """Log-probabilities [G, Q] of the scored pairs of a batch."""
-    states = read_states(model, params, batch)
+def score(model: T5, params: Any, batch: dict[str, jax.Array], tokens: int = 0) -> jax.Array:
+    """Log-probabilities [G, Q] of the scored pairs of a batch; `tokens` as in `read_states`."""
+    states = read_states(model, params, batch, tokens)
     slots, reads, width = states.shape
     logits = model.apply({"params": params}, states.reshape(-1, width), method=T5.logits)
     logits = logits.reshape(slots, reads, -1)
@@ -135,5 +139,5 @@ def make_step(config: T5Config, mesh: Mesh) -> Callable[[Any, dict[str, jax.Arra
     It compiles once for each `BatchShape` it meets; weights keep the layout they come in.
     """
     model = T5(config, activation_constraint(mesh))
-    out = batch_sharding(mesh)
-    return jax.jit(lambda params, batch: score(model, params, batch), out_shardings=out)
+    out, tokens = batch_sharding(mesh), tokens_at_once(mesh)
+    return jax.jit(lambda params, batch: score(model, params, batch, tokens), out_shardings=out)
