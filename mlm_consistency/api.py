@@ -150,8 +150,10 @@ class Model:
                 f"{len(question.candidates)} candidates"
             )
         labels = () if question.label is None else (question.label,)
-        text = TextExample(name, question.prompt, tuple(question.candidates), labels)
-        return encode_example(text, self.vocabulary, patterns, self.mode, self.family, index=index)
+        example = TextExample(name, question.prompt, tuple(question.candidates), labels)
+        return encode_example(
+            example, self.vocabulary, patterns, self.mode, self.family, index=index
+        )
 
     def _scores(
         self,

@@ -8,6 +8,7 @@ scoring are credited with the same number, so that GFLOP/s compare as times do.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import resource
 import statistics
 import sys
@@ -122,7 +123,7 @@ def measure(workload: Workload, model: T5Config, config: BenchmarkConfig) -> dic
         torch_model = TorchT5(params, model, config.threads)
         examples = workload.examples * config.copies
         for name in config.against:
-            ways[name] = lambda score=BASELINES[name]: score(torch_model, examples)
+            ways[name] = functools.partial(BASELINES[name], torch_model, examples)
 
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     peaks: list[float] = []

@@ -54,7 +54,7 @@ class Workload:
 
 def size_config(size: str, vocab_size: int) -> T5Config:
     """A network of T5 1.1's form of the named size."""
-    fields = dict(SIZES[size])
+    fields: dict[str, Any] = dict(SIZES[size])
     layers = fields.pop("layers")
     return T5Config(
         name=size,

@@ -107,7 +107,9 @@ def _parse(parse: Any, what: str) -> None:
 
 
 def _check_macros(text: str, macros: Mapping[str, Any] | None, where: str) -> None:
-    for name in MACRO.findall(text) if macros is not None else []:
+    if macros is None:
+        return
+    for name in MACRO.findall(text):
         if name not in macros:
             raise ConfigError(f"{where}: {unknown_name('macro', name, macros)}")
 

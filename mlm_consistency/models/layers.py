@@ -53,7 +53,8 @@ class RMSNorm(nn.Module):
         x32 = x.astype(jnp.float32)
         square = jnp.mean(jnp.square(x32), axis=-1, keepdims=True)
         initializer = nn.with_logical_partitioning(nn.initializers.ones, ("embed",))
-        scale = self.param("scale", initializer, (x.shape[-1],), jnp.dtype(self.config.param_dtype))
+        dtype = jnp.dtype(self.config.param_dtype)
+        scale: Any = self.param("scale", initializer, (x.shape[-1],), dtype)
         normed = x32 * jax.lax.rsqrt(square + self.config.layer_norm_epsilon)
         return (normed * scale.astype(jnp.float32)).astype(jnp.dtype(self.config.dtype))
 

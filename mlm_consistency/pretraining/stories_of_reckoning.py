@@ -234,7 +234,8 @@ def opposites(dice: Dice) -> Draft:
     left, right = pair[:2] if dice.chance(0.5) else (pair[1], pair[0])
     other_left, other_right = other_pair[:2] if dice.chance(0.5) else (other_pair[1], other_pair[0])
     thing, other_thing = dice.pick(pair[2]), dice.pick(other_pair[2])
-    third_thing, third_word = dice.pick(third_pair[2]), third_pair[dice.number(0, 1)]
+    third_thing = dice.pick(third_pair[2])
+    third_word = third_pair[1] if dice.number(0, 1) else third_pair[0]
     name = dice.pick(NAMES)
     form = dice.number(0, 9)
     answer, wrong, hops = right, left, 1

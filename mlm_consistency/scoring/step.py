@@ -14,7 +14,6 @@ N read nodes, Q scored pairs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -96,13 +95,13 @@ def read_states(model: T5, params: Any, batch: dict[str, jax.Array], tokens: int
     encoded = []
     for number in range(sum(name.startswith("encoder_tokens_") for name in batch)):
         arrays = (batch[f"encoder_tokens_{number}"], batch[f"encoder_segments_{number}"])
-        rows = rows_at_once(*arrays[0].shape[1:], tokens)
+        rows = rows_at_once(arrays[0].shape[1], arrays[0].shape[2], tokens)
         states = in_parts(encode, arrays, rows)
         encoded.append(states.reshape(slots, -1, states.shape[-1]))
     memory = batch["memory"]
     states = gather(jnp.concatenate(encoded, axis=1), memory.reshape(slots, -1))
     nodes = tuple(batch[name] for name in ("tokens", "positions", "end", "segments"))
-    rows = rows_at_once(*memory.shape[1:], tokens)
+    rows = rows_at_once(memory.shape[1], memory.shape[2], tokens)
     states = states.reshape(*memory.shape, states.shape[-1])
     hidden = in_parts(decode, (*nodes, states, batch["memory_segments"]), rows)
     return gather(hidden.reshape(slots, -1, hidden.shape[-1]), batch["read"])
@@ -128,12 +127,13 @@ def score(model: T5, params: Any, batch: dict[str, jax.Array], tokens: int = 0) 
     """Log-probabilities [G, Q] of the scored pairs of a batch; `tokens` as in `read_states`."""
     states = read_states(model, params, batch, tokens)
     slots, reads, width = states.shape
-    logits = model.apply({"params": params}, states.reshape(-1, width), method=T5.logits)
+    flat = states.reshape(-1, width)
+    logits: Any = model.apply({"params": params}, flat, method=T5.logits)
     logits = logits.reshape(slots, reads, -1)
     return pair_log_probs(logits, batch["pair_read"], batch["pair_target"])
 
 
-def make_step(config: T5Config, mesh: Mesh) -> Callable[[Any, dict[str, jax.Array]], jax.Array]:
+def make_step(config: T5Config, mesh: Mesh) -> Any:
     """The jitted step on `mesh`: (weights, batch) -> log-probabilities [G, Q].
 
     It compiles once for each `BatchShape` it meets; weights keep the layout they come in.

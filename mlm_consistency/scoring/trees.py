@@ -51,7 +51,7 @@ class CandidateTree:
         return len(self.tokens)
 
 
-def build_tree(candidates: Sequence[Sequence[int]]) -> CandidateTree:
+def build_tree(candidates: Sequence[Sequence[int] | np.ndarray]) -> CandidateTree:
     """The tree of `candidates`, each a non-empty sequence of token ids.
 
     Raises:
