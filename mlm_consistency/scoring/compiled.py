@@ -41,6 +41,8 @@ TPU_ENVIRONMENT = {
 # JAX shows the two cores of a v4 chip as one device; a description of the slice has to be told.
 CHIP_CONFIG = {"v4": "megacore", "v5p": "megacore"}
 MARK = "compiled-step: "
+# Norm scales and position biases are small and whole on each device; matrices are not.
+SMALLEST_MATRIX = 32
 _NEEDED = (
     re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm"),
     re.compile(r"\(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)"),
@@ -243,7 +245,7 @@ def _compile(job: CompileJob) -> CompiledStep:
         )  # fmt: skip
     memory = compiled.memory_analysis()
     collectives = collectives_of(compiled.as_text())
-    matrices = [leaf.shape for leaf in jax.tree.leaves(shapes) if min(leaf.shape[-2:]) > 64]
+    matrices = _matrices(params, job.mesh)
     return CompiledStep(
         **common,
         arguments=memory.argument_size_in_bytes,
@@ -253,6 +255,30 @@ def _compile(job: CompileJob) -> CompiledStep:
         collectives=tuple(collectives),
         gathered_weights=tuple(weight_gathers(collectives, matrices)),
     )
+
+
+def _matrices(params: Any, mesh: MeshConfig) -> list[tuple[int, ...]]:
+    """Shapes that an all-gather of a weight matrix can give: the whole matrix, and, where weights
+    are split over the data axis too, what that axis splits."""
+    import jax
+
+    shapes = []
+    for leaf in jax.tree.leaves(params):
+        if leaf.ndim < 2 or min(leaf.shape[-2:]) <= SMALLEST_MATRIX:
+            continue
+        shapes.append(leaf.shape)
+        if mesh.shard_weights_over_data:
+            from mlm_consistency.scoring.mesh import DATA
+
+            shard = leaf.sharding.shard_shape(leaf.shape)
+            spec = (*leaf.sharding.spec, *[None] * (leaf.ndim - len(leaf.sharding.spec)))
+            shapes.append(
+                tuple(
+                    whole if axis == DATA else part
+                    for whole, part, axis in zip(leaf.shape, shard, spec, strict=True)
+                )
+            )
+    return shapes
 
 
 def _main() -> None:

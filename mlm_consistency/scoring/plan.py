@@ -35,7 +35,7 @@ from mlm_consistency.scoring.flops import (
 from mlm_consistency.scoring.hardware import SOFTMAX_BYTES, Device, Topology, parse_topology
 from mlm_consistency.scoring.mesh import MeshConfig
 from mlm_consistency.scoring.packing import PromptLengths, concatenate
-from mlm_consistency.scoring.schedule import batches_of, shards_of, steps_of, tuned
+from mlm_consistency.scoring.schedule import batches_of, best_shape, shards_of, steps_of
 from mlm_consistency.scoring.shapes import PackingConfig, choose_shape
 from mlm_consistency.scoring.step import BatchShape
 from mlm_consistency.scoring.task_lengths import TaskLengths
@@ -212,11 +212,11 @@ def packing_for(packing: PackingConfig, device: Device) -> PackingConfig:
 def shape_for(
     config: PlanConfig, shards: Sequence[Sequence[PromptLengths]], device: Device
 ) -> BatchShape:
-    """The batch shape of a run on `device`."""
-    spare = 0.0 if sum(map(len, shards)) == 1 else config.spare
+    """The batch shape of a run on `device`, as `score` chooses it there."""
     packing = packing_for(config.packing, device)
     if device.name != "cpu":
-        packing = tuned(packing, shards, config.model, spare)
+        return best_shape(packing, shards, config.model)
+    spare = 0.0 if sum(map(len, shards)) == 1 else config.spare
     everything = concatenate([shard for task in shards for shard in task])
     return choose_shape(everything, config.model, packing, spare)
 

@@ -25,7 +25,9 @@ from mlm_consistency.scoring.step import BatchShape
 TRIED_SHARDS = 6
 # Row lengths that are tried, in units of the longest prompt.
 FACTORS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
-TOKENS_WANTED = 512  # shorter rows than this are not tried for accelerators
+# By how much more than a sample needs a batch has memory, nodes, reads and pairs. Too little leaves
+# prompts over, which fill further batches badly.
+SPARES = (0.0, 0.01, 0.02, 0.04)
 
 
 def shards_of(
@@ -65,40 +67,50 @@ def steps_of(batches: Sequence[Sequence[int]], lanes: int, slots: int) -> int:
     return steps
 
 
-def tuned(
-    packing: PackingConfig,
-    tasks: Sequence[Sequence[PromptLengths]],
-    model: T5Config,
-    spare: float = 0.0,
-) -> PackingConfig:
-    """`packing` with the row length that costs least on the shards themselves.
+def best_shape(
+    packing: PackingConfig, tasks: Sequence[Sequence[PromptLengths]], model: T5Config
+) -> BatchShape:
+    """The batch shape that costs least on the shards themselves.
 
-    A pure function of its arguments, as every host must come to the same. Choices of the user
-    (`row_lengths`) are kept. The cost is that of whole batches: dense FLOPs, attention over whole
-    rows, and softmax at `packing.softmax_flops` a weight.
+    A pure function of its arguments, as every host must come to the same. Tried are the mixture
+    that `choose_shape` finds, rows of one length each, and how much more than a sample needs the
+    other sizes get; `packing.row_lengths` are kept where given. The cost is that of whole batches:
+    dense FLOPs, attention over whole rows, and softmax at `packing.softmax_flops` a weight.
+
+    Raises:
+      ScoringError: if a prompt is longer than the limits.
     """
-    if packing.row_lengths:
-        return packing
     shards = [shard for task in tasks for shard in task]
     everything = concatenate(shards)
     check_limits(everything, packing)
-    chosen = np.unique(np.linspace(0, len(shards) - 1, TRIED_SHARDS).round().astype(int))
-    step = packing.length_multiple
-    longest = round_up(int(everything.encoder.max()), step)
-    lengths = {round_up(longest * factor, step) for factor in FACTORS}
-    limit = max(longest, packing.max_encoder_length)
-    candidates: list[tuple[int, ...]] = [
-        (), *((n,) for n in sorted(lengths) if n == longest or TOKENS_WANTED <= n <= limit)
-    ]  # fmt: skip
-    best: tuple[float, PackingConfig] | None = None
-    for rows in candidates:
+    if len(shards) == 1:
+        tried, spares = shards, SPARES[:1]
+    else:
+        numbers = np.linspace(0, len(shards) - 1, TRIED_SHARDS).round().astype(int)
+        tried, spares = [shards[number] for number in np.unique(numbers)], SPARES
+
+    def cost(shape: BatchShape) -> float:
+        batch = computed_flops(shape, model).total
+        batch += packing.softmax_flops * attention_weights(shape, model)
+        return batch * sum(len(pack(shard, shape)) for shard in tried)
+
+    def shape_of(rows: tuple[int, ...], spare: float) -> BatchShape:
         trial = dataclasses.replace(packing, row_lengths=rows)
-        shape = choose_shape(everything, model, trial, spare)
-        batches = sum(len(pack(shards[number], shape)) for number in chosen)
-        cost = computed_flops(shape, model).total
-        cost += packing.softmax_flops * attention_weights(shape, model)
-        trial = dataclasses.replace(packing, row_lengths=tuple(n for n, _ in shape.rows))
-        if best is None or batches * cost < best[0]:
-            best = (batches * cost, trial)
-    assert best is not None
-    return best[1]
+        return choose_shape(everything, model, trial, spare)
+
+    candidates = [packing.row_lengths] if packing.row_lengths else [(), *_rows(everything, packing)]
+    by_rows = [shape_of(rows, spares[0]) for rows in candidates]
+    costs = [cost(shape) for shape in by_rows]
+    best = costs.index(min(costs))
+    rows = tuple(length for length, _ in by_rows[best].rows)
+    by_spare = [by_rows[best], *(shape_of(rows, spare) for spare in spares[1:])]
+    return min(by_spare, key=cost)
+
+
+def _rows(lengths: PromptLengths, packing: PackingConfig) -> list[tuple[int, ...]]:
+    """Single row lengths worth trying: the longest prompt's, and longer ones, which waste less."""
+    step = packing.length_multiple
+    longest = round_up(int(lengths.encoder.max()), step)
+    limit = max(longest, packing.max_encoder_length)
+    tried = {round_up(longest * factor, step) for factor in FACTORS}
+    return [(n,) for n in sorted(tried) if n <= limit]
