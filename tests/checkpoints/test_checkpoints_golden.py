@@ -78,7 +78,8 @@ def test_scores_of_one_candidate_at_a_time(params):
         end[row, : len(target)] = len(target)
     positions = np.tile(np.arange(width, dtype=np.int32), (count, 1))
     ones = np.ones_like(tokens)
-    logits = T5(CONFIG).apply({"params": params}, encoder, segments, tokens, positions, end, ones)
+    score = jax.jit(T5(CONFIG).apply)
+    logits = score({"params": params}, encoder, segments, tokens, positions, end, ones)
     log_probs = np.asarray(jax.nn.log_softmax(logits))
     for row, (_, target, values) in enumerate(rows):
         place = np.arange(len(target) - len(values), len(target))
