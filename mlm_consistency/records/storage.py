@@ -3,13 +3,15 @@
 On a local disk a file is written beside its place, forced to the disk and renamed into place: a
 process that is killed at any moment leaves either no file or the whole file. In a bucket
 (gs://, s3://) an object appears when its upload ends, so it is written in place; a rename there
-would be a copy. Everything that touches the file system in this folder goes through here.
+would be a copy. What fails there for a passing reason is tried again. Everything that touches the
+file system in this folder goes through here.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import random
 import re
 import socket
 import time
@@ -28,7 +30,30 @@ _TEMPORARY = re.compile(r".*\.tmp-(?P<pid>\d+)@(?P<host>.+)")
 # A process on another machine cannot be asked whether it lives; a shard takes minutes at most.
 _STALE_SECONDS = 3600.0
 _REMOTE_ATTEMPTS = 5
-_FIRST_DELAY = 1.0
+_FIRST_DELAY = 2.0  # seconds, doubled each time
+
+# What says no for good: asking again would only delay the message.
+_FINAL = (
+    FileNotFoundError,
+    FileExistsError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+    ImportError,  # of a library that this kind of address needs
+    NotImplementedError,
+)
+# How the libraries below etils.epath say that an account may not: TensorFlow, gcsfs and the
+# clients of Google and Amazon each have classes of their own.
+_DENIED = frozenset(
+    (
+        "PermissionDeniedError",
+        "UnauthenticatedError",
+        "Forbidden",
+        "Unauthorized",
+        "NoCredentialsError",
+    )
+)
+_DENIED_CODES = (401, 403)
 
 _WAYS_OUT = {
     errno.ENOSPC: "free some space",
@@ -50,10 +75,21 @@ def join(folder: PathLike, *names: str) -> str:
     return "/".join([os.fspath(folder).rstrip("/") or "/", *names])
 
 
+def _denied(error: Exception) -> bool:
+    """Whether an account lacks a right that it needs in a bucket."""
+    code = getattr(error, "code", None)
+    return type(error).__name__ in _DENIED or (isinstance(code, int) and code in _DENIED_CODES)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
 def _failure(action: str, path: PathLike, error: Exception) -> RecordsError:
-    code = getattr(error, "errno", None)
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    way_out = _WAYS_OUT.get(code or 0, "see to it")
+    way_out = _WAYS_OUT.get(getattr(error, "errno", None) or 0, "see to it")
+    if _denied(error) or (isinstance(error, PermissionError) and not is_local(path)):
+        way_out = "give this machine's account the right to list, read and write objects there"
+    reason = _reason(error)
     return RecordsError(
         f"cannot {action} {os.fspath(path)}: {reason}. "
         f"Shards that are already written are whole; {way_out}, then give the same command "
@@ -61,18 +97,24 @@ def _failure(action: str, path: PathLike, error: Exception) -> RecordsError:
     )
 
 
-def _with_retries(action: Callable[[], T]) -> T:
-    """Runs a remote operation, again after 1, 2, 4, 8 s where it fails for a passing reason."""
-    for attempt in range(_REMOTE_ATTEMPTS):
+def _attempt(path: PathLike, action: Callable[[], T]) -> T:
+    """Does something with `path`.
+
+    Where it is remote and fails for a passing reason, again after about 2, 4, 8 and 16 s, each
+    a little different, so that many processes do not come back at the same moment.
+    """
+    for attempt in range(1 if is_local(path) else _REMOTE_ATTEMPTS):
+        if attempt:
+            time.sleep(_FIRST_DELAY * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))
         try:
             return action()
-        except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError):
+        except _FINAL:
             raise
-        except Exception:
-            if attempt == _REMOTE_ATTEMPTS - 1:
+        except Exception as error:
+            if _denied(error):
                 raise
-            time.sleep(_FIRST_DELAY * 2**attempt)
-    raise AssertionError("unreachable")
+            failed = error
+    raise failed
 
 
 def _fsync_folder(folder: str) -> None:
@@ -107,9 +149,7 @@ def publish(path: PathLike, data: bytes) -> None:
         if is_local(path):
             _publish_local(os.fspath(path), data)
         else:
-            _with_retries(lambda: epath.Path(path).write_bytes(data))
-    except RecordsError:
-        raise
+            _attempt(path, lambda: epath.Path(path).write_bytes(data))
     except Exception as error:
         raise _failure("write", path, error) from error
 
@@ -119,41 +159,46 @@ def read_bytes(path: PathLike) -> bytes:
     try:
         if is_local(path):
             return Path(path).read_bytes()
-        return _with_retries(lambda: epath.Path(path).read_bytes())
+        return _attempt(path, lambda: epath.Path(path).read_bytes())
     except FileNotFoundError:
         raise
     except Exception as error:
-        raise RecordsError(f"cannot read {os.fspath(path)}: {error}") from error
+        raise RecordsError(f"cannot read {os.fspath(path)}: {_reason(error)}") from error
 
 
 def exists(path: PathLike) -> bool:
     """Whether a file or folder of that name is there."""
-    return epath.Path(path).exists()
+    try:
+        return _attempt(path, lambda: epath.Path(path).exists())
+    except Exception as error:
+        raise RecordsError(f"cannot read {os.fspath(path)}: {_reason(error)}") from error
 
 
 def make_folder(path: PathLike) -> None:
     """Makes a folder and those above it; one that is already there is left as it is."""
     try:
-        epath.Path(path).mkdir(parents=True, exist_ok=True)
+        _attempt(path, lambda: epath.Path(path).mkdir(parents=True, exist_ok=True))
     except Exception as error:
         raise _failure("make the folder", path, error) from error
 
 
 def names_in(folder: PathLike) -> list[str]:
     """Sorted names of what lies in `folder`; none where there is no such folder."""
-    path = epath.Path(folder)
-    if not path.exists():
-        return []
+
+    def names() -> list[str]:
+        path = epath.Path(folder)
+        return sorted(child.name for child in path.iterdir()) if path.exists() else []
+
     try:
-        return sorted(child.name for child in path.iterdir())
+        return _attempt(folder, names)
     except Exception as error:
-        raise RecordsError(f"cannot list {os.fspath(folder)}: {error}") from error
+        raise RecordsError(f"cannot list {os.fspath(folder)}: {_reason(error)}") from error
 
 
 def remove(path: PathLike) -> None:
     """Removes a file that may already be gone."""
     try:
-        epath.Path(path).unlink(missing_ok=True)
+        _attempt(path, lambda: epath.Path(path).unlink(missing_ok=True))
     except Exception as error:
         raise _failure("remove", path, error) from error
 
