@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,12 +14,22 @@ from mlm_consistency.records.reader import Run
 
 
 def scores_from_run(run: Run, task: str) -> Scores:
-    """The scores of a task, examples in the task's order.
+    """The scores of a task, examples in the task's order; see analysis/last_words.py for LAMBADA.
 
     Raises:
       AnalysisError: where the run (one that did not end) has no records of the task yet.
       RecordsError: names a file that is damaged or of another run.
     """
+    from mlm_consistency.analysis.last_words import by_word, task_setting
+
+    scores, setting = scores_as_asked(run, task), task_setting(run, task)
+    if setting:
+        scores = dataclasses.replace(scores, answers_known=True)
+    return by_word(scores) if setting == "by_word" else scores
+
+
+def scores_as_asked(run: Run, task: str) -> Scores:
+    """The same, each candidate as it was asked."""
     table, examples = run.scores(task), run.examples(task)
     if not examples.num_rows:
         raise AnalysisError(f"{run.folder}: there are no records of task {task!r} yet")

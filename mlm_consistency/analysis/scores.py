@@ -44,6 +44,7 @@ class Scores:
       candidate_texts: N tuples of text.
       prompt_lengths: int [N], tokens of the prompt.
       dropped: reason -> examples that the task's filters left out before scoring.
+      answers_known: right answers are known although no candidate need be one (beam search).
     """
 
     task: str
@@ -58,6 +59,7 @@ class Scores:
     candidate_texts: tuple[tuple[str, ...], ...]
     prompt_lengths: np.ndarray
     dropped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    answers_known: bool = False
 
     def __len__(self) -> int:
         return len(self.example_ids)
@@ -122,7 +124,7 @@ class Scores:
 
         An example without one (the model proposed none that is right) counts as wrong.
         """
-        return bool(self.labels.any())
+        return self.answers_known or bool(self.labels.any())
 
     @classmethod
     def from_arrays(

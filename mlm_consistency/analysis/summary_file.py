@@ -17,6 +17,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from mlm_consistency.analysis.last_words import last_word_figures, task_setting
+from mlm_consistency.analysis.load import scores_as_asked
 from mlm_consistency.analysis.scores import Scores
 from mlm_consistency.analysis.summary import AnalysisConfig, analyze
 from mlm_consistency.errors import AnalysisError
@@ -28,7 +30,15 @@ SUMMARY_SCHEMA = 1
 
 def analyze_run(run: Run, config: AnalysisConfig | None = None) -> dict[str, Any]:
     """The content of summary.json for every task of a run."""
-    tasks = {task: analyze(Scores.from_run(run, task), config).content for task in run.tasks}
+    config = config or AnalysisConfig()
+    tasks: dict[str, dict[str, Any]] = {}
+    for task in run.tasks:
+        tasks[task] = dict(analyze(Scores.from_run(run, task), config).content)
+        if setting := task_setting(run, task):
+            forms = scores_as_asked(run, task)
+            if config.conditionals:
+                forms = forms.with_conditionals(config.conditionals)
+            tasks[task]["last_words"] = last_word_figures(forms, setting, config.token_reduction)
     return {
         "schema": SUMMARY_SCHEMA,
         "complete": run.complete,

@@ -13,6 +13,7 @@ from mlm_consistency.conditionals import Conditional, check_mode, parse_conditio
 from mlm_consistency.errors import ConfigError
 from mlm_consistency.models.config import T5Config
 from mlm_consistency.models.presets import preset
+from mlm_consistency.scoring.beams import BeamConfig
 from mlm_consistency.scoring.mesh import MeshConfig
 from mlm_consistency.scoring.shapes import PackingConfig
 from mlm_consistency.tables import unknown_name
@@ -57,6 +58,7 @@ class ScoreConfig:
       family: t5, ul2 or flan: what prompts look like.
       mesh: devices.
       packing: rows and shards.
+      beams: how candidates are searched for, where a task has none of its own.
       dtype: of activations.
       param_dtype: of weights.
       compilation_cache: folder of JAX's persistent cache; "beside": in the folder that holds the
@@ -74,12 +76,14 @@ class ScoreConfig:
     family: str = "t5"
     mesh: MeshConfig = dataclasses.field(default_factory=MeshConfig)
     packing: PackingConfig = dataclasses.field(default_factory=PackingConfig)
+    beams: BeamConfig = dataclasses.field(default_factory=BeamConfig)
     dtype: str = "float32"
     param_dtype: str = "float32"
     compilation_cache: str = "beside"
 
 
 packing_config = gin.external_configurable(PackingConfig, "packing")
+beam_config = gin.external_configurable(BeamConfig, "beams")
 
 
 @gin.configurable("task")
@@ -94,6 +98,8 @@ def task_config(
     candidates_shorter_than: int | None = None,
     max_prompt_tokens: int | None = None,
     limit: int | None = None,
+    beams: str | None = None,
+    last_words: str | None = None,
 ) -> TaskConfig:
     """A task by name, or one of the paper's, with what gin binds laid over it.
 
@@ -132,11 +138,15 @@ def macro(name: str, required_by: str = "") -> Any:
 
 
 def family_of(model: str | None) -> str:
-    """What prompts of a model look like: Flan's have no sentinels, UL2's a mode word."""
-    name = model or ""
-    if name.startswith("flan"):
+    """What prompts of a model look like: Flan's have no sentinels, UL2's a mode word.
+
+    Args:
+      model: its name, or the path of its checkpoint ("/models/flan-t5-base").
+    """
+    words = set(re.split(r"[^a-z0-9]+", (model or "").lower()))
+    if "flan" in words:
         return "flan"
-    return "ul2" if name.startswith(("ul2", "tiny")) else "t5"
+    return "ul2" if "ul2" in words or model == "tiny" else "t5"
 
 
 def task_names() -> tuple[str, ...]:
@@ -224,6 +234,7 @@ def score_config() -> ScoreConfig:
         family=family,
         mesh=MeshConfig(shape[0], shape[1], shard_weights_over_data=split),
         packing=packing_from_gin(),
+        beams=beam_config(),
         dtype=dtype,
         param_dtype=param_dtype,
         compilation_cache=macro("COMPILATION_CACHE") or "",

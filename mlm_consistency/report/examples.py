@@ -56,10 +56,11 @@ def explorer_task(
         "subject": [order[subject] for subject in scores.subjects],
         "pieces": [[list(pieces) for pieces in row["prompt_pieces"]] for row in rows],
         "prompts": [_prompt_unless_in_pieces(row) for row in rows],
-        "candidates": [list(row["candidate_texts"]) for row in rows],
-        "labels": [list(row["labels"]) for row in rows],
+        # Of the scores, not of the rows: forms of one word are put together there.
+        "candidates": [list(texts) for texts in scores.candidate_texts],
+        "labels": [np.flatnonzero(right).tolist() for right in scores.labels],
         "scores": [
-            _thousandths(values[i], len(row["candidate_texts"])) for i, row in enumerate(rows)
+            _thousandths(values[i], len(texts)) for i, texts in enumerate(scores.candidate_texts)
         ],
         "answers": answers.tolist(),
         "ensemble": best.argmax(axis=-1).tolist(),

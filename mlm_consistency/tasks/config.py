@@ -11,6 +11,7 @@ from mlm_consistency.tasks.example_source import ExampleSource
 from mlm_consistency.vocabularies.load import as_path
 
 FIRST_ROW = ("keep", "drop")
+LAST_WORDS = ("by_word", "paper")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class TaskConfig:
         sentinel counted to each.
       max_prompt_tokens: cut longer prompts at the left; None: never. Counted and recorded.
       limit: keep the first so many examples; the others are counted as dropped.
+      beams: LAMBADA: folder of the beams (`mlm-consistency beams`) from which the candidates
+        come; None: they are still to be searched for.
+      last_words: LAMBADA: "by_word": `word.` and `word,` are one answer, and an example of which no
+        beam gives a candidate is there and wrong; "paper": they disagree, and it is left out.
       label: name of the task in records; "": `name`.
     """
 
@@ -46,12 +51,18 @@ class TaskConfig:
     candidates_shorter_than: int | None = None
     max_prompt_tokens: int | None = None
     limit: int | None = None
+    beams: str | None = None
+    last_words: str = "by_word"
     label: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "subjects", tuple(self.subjects))
         if self.first_row not in FIRST_ROW:
             raise ConfigError(f"TaskConfig.first_row must be keep or drop. Got {self.first_row!r}.")
+        if self.last_words not in LAST_WORDS:
+            raise ConfigError(
+                f"TaskConfig.last_words must be by_word or paper. Got {self.last_words!r}."
+            )
         for key in ("encoder_longer_than", "candidates_shorter_than", "max_prompt_tokens", "limit"):
             value = getattr(self, key)
             if value is not None and (not isinstance(value, int) or value < 1):
@@ -89,6 +100,11 @@ def check_config(config: TaskConfig, source: ExampleSource) -> None:
         raise ConfigError(f"task {config.name!r}: a subject is given twice: {config.subjects}.")
     if config.first_row == "drop" and config.name != "mmlu":
         raise ConfigError(f"TaskConfig.first_row='drop' is for mmlu, not for {config.name!r}.")
+    if config.beams and not source.candidates_from_beams:
+        raise ConfigError(
+            f"task {config.name!r} has candidates of its own. TaskConfig.beams is for tasks whose "
+            f"candidates come from beam search. Got {config.beams!r}."
+        )
     if not source.needs_data_dir and config.data_dir:
         raise ConfigError(f"task {config.name!r} ships with the package: leave data_dir out.")
     if source.needs_data_dir and not config.folder.exists():

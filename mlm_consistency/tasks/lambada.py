@@ -7,6 +7,11 @@ from typing import Any
 
 from mlm_consistency.conditionals import TextExample
 from mlm_consistency.errors import DataError
+from mlm_consistency.tasks.beam_candidates import (
+    candidates_file,
+    read_candidates,
+    with_candidates,
+)
 from mlm_consistency.tasks.config import TaskConfig
 from mlm_consistency.tasks.example_source import (
     ExampleSource,
@@ -29,7 +34,8 @@ class Lambada(ExampleSource):
                 removed, as in the paper's runs.
     openai      lambada_test_openai.jsonl: `text` with capitals and quotes restored.
 
-    Examples have no candidates and no labels; `answer` is the last word.
+    `answer` is the last word. Candidates are read from the folder TaskConfig.beams; without it
+    examples have none, and no labels.
 
     Source: Paperno et al. 2016, arXiv 1606.06031.
     """
@@ -43,21 +49,22 @@ class Lambada(ExampleSource):
     candidates_from_beams = True
 
     def files(self, config: TaskConfig) -> list[Any]:
-        split = config.split or "test"
-        if config.form == "openai":
-            return [config.folder / f"lambada_{split}_openai.jsonl"]
-        return [config.folder / f"lambada_{split}_plain_text.txt"]
+        found = [_passages_file(config)]
+        return [*found, candidates_file(config)] if config.beams else found
 
     def read(self, config: TaskConfig) -> Iterator[SourceRow]:
         split = config.split or "test"
-        for file in self.files(config):
-            for number, (place, passage) in enumerate(_passages(file, config.form)):
-                before, _, word = passage.rpartition(" ")
-                if not before.strip() or not word:
-                    raise DataError(f"{place}: expected a passage of several words.")
-                prompt = before if config.form == "openai" else close_up(before)
-                example = TextExample(f"{split}/{number}", prompt, (), (), "", answer=word)
+        candidates = read_candidates(config) if config.beams else None
+        for number, (place, passage) in enumerate(_passages(_passages_file(config), config.form)):
+            before, _, word = passage.rpartition(" ")
+            if not before.strip() or not word:
+                raise DataError(f"{place}: expected a passage of several words.")
+            prompt = before if config.form == "openai" else close_up(before)
+            example = TextExample(f"{split}/{number}", prompt, (), (), "", answer=word)
+            if candidates is None:
                 yield Located(example, place)
+            else:
+                yield with_candidates(example, place, candidates, config)
 
 
 def close_up(text: str) -> str:
@@ -69,6 +76,13 @@ def close_up(text: str) -> str:
     for mark in CLOSED_UP:
         text = text.replace(f" {mark}", mark)
     return text
+
+
+def _passages_file(config: TaskConfig) -> Any:
+    split = config.split or "test"
+    if config.form == "openai":
+        return config.folder / f"lambada_{split}_openai.jsonl"
+    return config.folder / f"lambada_{split}_plain_text.txt"
 
 
 def _passages(file: Any, form: str) -> Iterator[tuple[str, str]]:

@@ -25,9 +25,12 @@ MARKS = ",!.:;?"
 # What stands for an example of which no beam gives a candidate: it is asked, and is wrong.
 NO_CANDIDATE = "(none)"
 # Followed by a name, their dot is their own. At the end of a beam it may end the sentence too.
-TITLES = frozenset("capt col dr gen hon lt messrs mme mr mrs ms prof rev sgt st".split())
+TITLES = frozenset(
+    ("capt", "col", "dr", "gen", "hon", "lt", "messrs", "mme", "mr", "mrs", "ms", "prof", "rev",
+     "sgt", "st")
+)  # fmt: skip
 
-_QUOTES = "\"“”„«»`"
+_QUOTES = '"“”„«»`'
 _SINGLE = "'‘’"
 # A mark ends a word unless a letter or digit follows.
 _ENDING = re.compile(rf"\s*(?P<mark>[{re.escape(MARKS)}])(?!\w)")

@@ -64,7 +64,9 @@ _BBH_T5 = TaskConfig(
         "salient_translation_error_detection",
     ),
 )
-_LAMBADA = TaskConfig(name="lambada", form="plain_text", candidates_shorter_than=6)
+_LAMBADA = TaskConfig(
+    name="lambada", form="plain_text", candidates_shorter_than=6, last_words="paper"
+)
 
 # Young, Chen, You, arXiv 2301.00068 v3. Examples that come out with the T5 vocabulary:
 # mmlu_ul2 225 ([NLG]), mmlu_t5 176, bbh_ul2 191 ([NLG]), bbh_t5 896.
