@@ -19,7 +19,15 @@ import numpy as np
 from jax.sharding import Mesh
 
 from mlm_consistency.conditionals.example import EncodedExample
-from mlm_consistency.scoring.assemble import Arrays, Prompt, empty_batch, lay_out, prompts_of
+from mlm_consistency.errors import ScoringError
+from mlm_consistency.scoring.assemble import (
+    Arrays,
+    Prompt,
+    empty_batch,
+    lay_out,
+    lengths_of,
+    prompts_of,
+)
 from mlm_consistency.scoring.lanes import Lanes, lanes_of, waves
 from mlm_consistency.scoring.mesh import batch_sharding
 from mlm_consistency.scoring.packing import Batch, PromptLengths, pack
@@ -135,6 +143,9 @@ class ScoringLoop:
         Args:
           tasks: what to score.
           finished: task -> shards that need not be scored; the same on every process.
+
+        Raises:
+          ScoringError: if a pass over a task gives other examples than were planned.
         """
         for task in tasks:
             done = finished(task.name)
@@ -202,6 +213,8 @@ class ScoringLoop:
                     if at >= mine * size:
                         examples.append(example)
             prompts = prompts_of(examples)
+            if mine is not None:
+                self._check_planned(task, mine, prompts)
             steps = [
                 self._slots(plan[i * lanes.slots : (i + 1) * lanes.slots], prompts)
                 for i in range(count)
@@ -209,10 +222,24 @@ class ScoringLoop:
             yield _Work(task.name, mine, examples, prompts, steps)
 
     def _plan(self, task: TaskInput, shard: int) -> list[Batch]:
+        return pack(self._lengths(task, shard), self.shape)
+
+    def _lengths(self, task: TaskInput, shard: int) -> PromptLengths:
         size = self.examples_per_shard
         first = task.first_prompt[shard * size]
         last = task.first_prompt[min((shard + 1) * size, task.count)]
-        return pack(task.lengths.take(np.arange(first, last)), self.shape)
+        return task.lengths.take(np.arange(first, last))
+
+    def _check_planned(self, task: TaskInput, shard: int, prompts: Sequence[Prompt]) -> None:
+        """Refuses prompts of other lengths than those that were planned."""
+        planned, came = self._lengths(task, shard), lengths_of(prompts)
+        for field in dataclasses.fields(PromptLengths):
+            if not np.array_equal(getattr(planned, field.name), getattr(came, field.name)):
+                raise ScoringError(
+                    f"task {task.name!r}, shard {shard}: the examples are not those that the plan "
+                    f"was made for ({field.name} differs): the data changed while the run was "
+                    "starting. Give the same command again."
+                )
 
     def _slots(
         self, batches: Sequence[Batch], prompts: Sequence[Prompt]
