@@ -9,7 +9,6 @@ import sys
 from typing import Any
 
 from mlm_consistency.cli import gin_files
-from mlm_consistency.cli.score import SPARE
 from mlm_consistency.cli.settings import (
     MACROS,
     family_of,
@@ -63,7 +62,6 @@ def run(argv: list[str]) -> int:
         topologies=topologies,
         mesh=_mesh(flags),
         packing=packing_from_gin(),
-        spare=SPARE,
         utilisation=flags.utilisation,
         compile=not flags.no_compile,
         confirm_rows=flags.confirm_rows,

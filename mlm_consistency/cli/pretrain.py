@@ -42,5 +42,6 @@ def write_model(params: object, config: PretrainConfig, folder: Path) -> None:
 
     conversion = save(params, config.model, str(folder), "huggingface")
     with (folder / "pretraining.json").open("w") as file:
-        json.dump(dataclasses.asdict(config) | {"digest": conversion.digest}, file, indent=1)
+        made_of = {k: v for k, v in dataclasses.asdict(config).items() if k != "folder"}
+        json.dump(made_of | {"digest": conversion.digest}, file, indent=1)
     print(f"{conversion.parameters} parameters in {folder}")

@@ -20,8 +20,6 @@ from mlm_consistency.errors import ConfigError
 from mlm_consistency.models.config import T5Config
 
 log = logging.getLogger(__name__)
-# Decoder rows, reads and pairs get this much more than a sample of prompts needs.
-SPARE = 0.06
 DESCRIPTION = """\
 Scores tasks under many conditionals and writes records into OUTPUT_DIR. Started again, it goes on
 after the last whole shard, with as many processes and devices as there are then. Exit status: 0
@@ -108,12 +106,11 @@ def score(
 
     # ---- at what cost: one batch shape for the whole run --------------------------------------
     from mlm_consistency.scoring.lanes import lanes_of
-    from mlm_consistency.scoring.packing import concatenate
-    from mlm_consistency.scoring.shapes import choose_shape
+    from mlm_consistency.scoring.schedule import best_shape, shards_of
 
-    lengths = concatenate([task.lengths for task in inputs])
-    single = sum(entry.shards for entry in entries.values()) == 1
-    shape = choose_shape(lengths, model, config.packing, 0.0 if single else SPARE)
+    size = config.packing.examples_per_shard
+    shards = [shards_of(task.lengths, task.first_prompt, size) for task in inputs]
+    shape = best_shape(config.packing, shards, model)
 
     # ---- the run folder: made new, or found and held against this configuration ---------------
     from mlm_consistency.records import Manifest, installed_versions, source_revision

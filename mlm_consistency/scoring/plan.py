@@ -9,7 +9,7 @@ Time of a step, in seconds, without overlap of arithmetic and communication:
     max(FLOPs / (devices * peak * utilisation), bytes through memory / bandwidth)
         + bytes sent by a device / bandwidth of its ring
 
-Bytes through memory are the weights once and `SOFTMAX_BYTES` for each attention weight. Start-up
+Bytes through memory are the weights once and, on GPUs, the attention weights. Start-up
 (loading, compiling) and input are not in it. GPUs are not compiled for: their temporary memory is
 an estimate by formula.
 """
@@ -32,11 +32,11 @@ from mlm_consistency.scoring.flops import (
     computed_flops,
     necessary_flops,
 )
-from mlm_consistency.scoring.hardware import SOFTMAX_BYTES, Device, Topology, parse_topology
+from mlm_consistency.scoring.hardware import Device, Topology, parse_topology
 from mlm_consistency.scoring.mesh import MeshConfig
 from mlm_consistency.scoring.packing import PromptLengths, concatenate
 from mlm_consistency.scoring.schedule import batches_of, best_shape, shards_of, steps_of
-from mlm_consistency.scoring.shapes import PackingConfig, choose_shape
+from mlm_consistency.scoring.shapes import PackingConfig
 from mlm_consistency.scoring.step import BatchShape
 from mlm_consistency.scoring.task_lengths import TaskLengths
 
@@ -54,7 +54,6 @@ class PlanConfig:
       mesh: devices along each axis; None takes for each topology the one that fits and is the
         fastest by formula.
       packing: rows and shards, as `score` gets them.
-      spare: see `choose_shape`; 0 for a run of a single shard.
       utilisation: share of the peak that matrix products are taken to reach.
       compile: compile the step where there is a compiler; else everything is by formula.
       confirm_rows: compile the largest batch too, instead of reckoning from the memory figures.
@@ -65,7 +64,6 @@ class PlanConfig:
     topologies: tuple[str, ...]
     mesh: MeshConfig | None = None
     packing: PackingConfig = dataclasses.field(default_factory=PackingConfig)
-    spare: float = 0.06
     utilisation: float = 0.5
     compile: bool = True
     confirm_rows: bool = False
@@ -213,12 +211,7 @@ def shape_for(
     config: PlanConfig, shards: Sequence[Sequence[PromptLengths]], device: Device
 ) -> BatchShape:
     """The batch shape of a run on `device`, as `score` chooses it there."""
-    packing = packing_for(config.packing, device)
-    if device.name != "cpu":
-        return best_shape(packing, shards, config.model)
-    spare = 0.0 if sum(map(len, shards)) == 1 else config.spare
-    everything = concatenate([shard for task in shards for shard in task])
-    return choose_shape(everything, config.model, packing, spare)
+    return best_shape(packing_for(config.packing, device), shards, config.model)
 
 
 def fastest_mesh(config: PlanConfig, topology: Topology, work: Work) -> MeshConfig:
@@ -298,7 +291,7 @@ def step_parts(
     """Seconds of a step by what takes them: arithmetic, memory, links."""
     device, devices, slots = topology.device, topology.devices, step.mesh[0]
     flops = slots * computed_flops(shape, config.model).total
-    scores = SOFTMAX_BYTES * slots * attention_weights(shape, config.model) / devices
+    scores = device.softmax_bytes * slots * attention_weights(shape, config.model) / devices
     traffic = sum(one.traffic for one in step.collectives)
     return {
         "arithmetic": flops / (devices * device.peak(config.model.dtype) * config.utilisation),
