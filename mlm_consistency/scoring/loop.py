@@ -28,6 +28,7 @@ from mlm_consistency.scoring.assemble import (
     lengths_of,
     prompts_of,
 )
+from mlm_consistency.scoring.divergence import Divergences, DivergenceStep, local_slots
 from mlm_consistency.scoring.lanes import Lanes, lanes_of, waves
 from mlm_consistency.scoring.mesh import batch_sharding
 from mlm_consistency.scoring.packing import Batch, PromptLengths, pack
@@ -74,12 +75,14 @@ class ScoredShard:
       examples: the examples.
       token_log_probs: [example][conditional][candidate] -> float32 [m_c] in nats; None in place
         of a conditional that does not apply.
+      divergences: of the first answer token over the whole vocabulary, where asked for.
     """
 
     task: str
     shard: int
     examples: list[EncodedExample]
     token_log_probs: TokenLogProbs
+    divergences: Divergences | None = None
 
 
 @dataclasses.dataclass
@@ -97,13 +100,18 @@ class LoopTimes:
 
 @dataclasses.dataclass
 class _Work:
-    """One shard of this lane on its way through the loop (or a lane that idles in step)."""
+    """One shard of this lane on its way through the loop (or a lane that idles in step).
+
+    `most` examples are in the largest shard of all lanes, `width` prompts in its fullest batch.
+    """
 
     task: str
     shard: int | None
     examples: list[EncodedExample]
     prompts: list[Prompt]
     steps: list[tuple[Arrays, list[list[tuple[int, int]]]]]
+    most: int
+    width: int
 
 
 class ScoringLoop:
@@ -111,26 +119,29 @@ class ScoringLoop:
 
     def __init__(
         self,
-        step: Callable[[Any, Mapping[str, jax.Array]], jax.Array],
+        step: Callable[[Any, Mapping[str, jax.Array]], Any],
         params: Any,
         shape: BatchShape,
         mesh: Mesh,
         start_id: int,
         examples_per_shard: int,
         stop: threading.Event | None = None,
+        divergence: DivergenceStep | None = None,
     ) -> None:
         """Args:
-        step: see `scoring.step.make_step`.
+        step: see `scoring.step.make_step`; with states where there is `divergence`.
         params: weights on the mesh.
         shape: static shape of a slot.
         start_id: the token with which the decoder starts.
         examples_per_shard: examples planned and recorded together.
         stop: when set, the loop ends before its next step; the shard in work is dropped.
+        divergence: compares the conditionals' first tokens over the whole vocabulary.
         """
         self.step, self.params, self.shape = step, params, shape
         self.mesh, self.start_id = mesh, start_id
         self.examples_per_shard = examples_per_shard
         self.stop = stop or threading.Event()
+        self.divergence = divergence
         self.lanes: Lanes = lanes_of(mesh)
         self.times = LoopTimes()
         self._sharding = batch_sharding(mesh)
@@ -219,7 +230,11 @@ class ScoringLoop:
                 self._slots(plan[i * lanes.slots : (i + 1) * lanes.slots], prompts)
                 for i in range(count)
             ]
-            yield _Work(task.name, mine, examples, prompts, steps)
+            most = min(size, task.count - size * min(s for s in wave if s is not None))
+            fullest = max(sum(map(len, b.decoder_rows)) for plan in plans for b in plan)
+            # Of few different widths, so that little is compiled.
+            width = 1 << (fullest - 1).bit_length()
+            yield _Work(task.name, mine, examples, prompts, steps, most, width)
 
     def _plan(self, task: TaskInput, shard: int) -> list[Batch]:
         return pack(self._lengths(task, shard), self.shape)
@@ -265,35 +280,46 @@ class ScoringLoop:
     def _compute(self, work: _Work) -> ScoredShard | None:
         conditionals = len(work.examples[0].masked) if work.examples else 0
         scores: TokenLogProbs = [[None] * conditionals for _ in work.examples]
-        flying: collections.deque[tuple[jax.Array, list[list[tuple[int, int]]]]]
+        ends = _Ends(self.divergence, work) if self.divergence else None
+        flying: collections.deque[tuple[Any, Any, list[list[tuple[int, int]]]]]
         flying = collections.deque()
         for arrays, places in work.steps:
             if self.stop.is_set():
                 return None
-            flying.append((self.step(self.params, self._global(arrays)), places))
+            out, picked = self.step(self.params, self._global(arrays)), None
+            if ends is not None:
+                out, states = out
+                picked = ends.pick(states, places)
+            flying.append((out, picked, places))
             self.times.steps += 1
             if len(flying) > IN_FLIGHT:
-                self._collect(*flying.popleft(), work.prompts, scores)
+                self._collect(*flying.popleft(), work.prompts, scores, ends)
         while flying:
-            self._collect(*flying.popleft(), work.prompts, scores)
+            self._collect(*flying.popleft(), work.prompts, scores, ends)
+        began = time.monotonic()
+        divergences = ends.compare(self.params) if ends is not None else None
+        self.times.waiting_for_device += time.monotonic() - began
         if work.shard is None:
             return None
         self.times.examples += len(work.examples)
         self.times.prompts += len(work.prompts)
-        return ScoredShard(work.task, work.shard, work.examples, scores)
+        return ScoredShard(work.task, work.shard, work.examples, scores, divergences)
 
     def _collect(
         self,
         out: jax.Array,
+        picked: jax.Array | None,
         places: Sequence[Sequence[tuple[int, int]]],
         prompts: Sequence[Prompt],
         scores: TokenLogProbs,
+        ends: _Ends | None,
     ) -> None:
         """Reads the slots of this lane from a step's result [G, Q] into `scores`."""
         began = time.monotonic()
-        local = {s.index[0].start or 0: np.asarray(s.data) for s in out.addressable_shards}
+        values = local_slots(out)
+        if ends is not None and picked is not None:
+            ends.collect(picked, places)
         self.times.waiting_for_device += time.monotonic() - began
-        values = np.concatenate([local[start] for start in sorted(local)])
         for row, slot in zip(values, places, strict=False):
             for number, first in slot:
                 prompt = prompts[number]
@@ -302,3 +328,38 @@ class ScoringLoop:
                 ]
                 self.times.encoder_tokens += len(prompt.masked.encoder)
                 self.times.decoder_tokens += 1 + len(prompt.masked.prefix) + prompt.tree.size
+
+
+class _Ends:
+    """The decoder's states where the prefixes of a shard end, gathered from its steps."""
+
+    def __init__(self, step: DivergenceStep, work: _Work) -> None:
+        self.step, self.work = step, work
+        self.states: np.ndarray | None = None
+        self.applies = np.zeros((len(work.examples), step.conditionals), bool)
+        for prompt in work.prompts:
+            self.applies[prompt.example, prompt.conditional] = True
+
+    def pick(self, states: jax.Array, places: Sequence[Sequence[tuple[int, int]]]) -> jax.Array:
+        """The states [G, width, D] at the first read node of each prompt of a step."""
+        index = []
+        for slot in places:
+            reads = [len(self.work.prompts[number].tree.read) for number, _ in slot]
+            index.append(np.cumsum([0, *reads])[:-1])
+        return self.step.pick(states, index, self.work.width)
+
+    def collect(self, picked: jax.Array, places: Sequence[Sequence[tuple[int, int]]]) -> None:
+        """Puts them in their examples' rows."""
+        rows = local_slots(picked)
+        if self.states is None:
+            self.states = np.zeros((*self.applies.shape, rows.shape[-1]), rows.dtype)
+        for row, slot in zip(rows, places, strict=False):
+            for place, (number, _) in enumerate(slot):
+                prompt = self.work.prompts[number]
+                self.states[prompt.example, prompt.conditional] = row[place]
+
+    def compare(self, params: Any) -> Divergences | None:
+        """The divergences, when all steps of the shard are collected."""
+        if self.states is None:
+            return None
+        return self.step(params, self.states, self.applies, self.step.calls(self.work.most))

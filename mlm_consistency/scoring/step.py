@@ -125,19 +125,28 @@ def pair_log_probs(logits: jax.Array, pair_read: jax.Array, pair_target: jax.Arr
 
 def score(model: T5, params: Any, batch: dict[str, jax.Array], tokens: int = 0) -> jax.Array:
     """Log-probabilities [G, Q] of the scored pairs of a batch; `tokens` as in `read_states`."""
+    return score_with_states(model, params, batch, tokens)[0]
+
+
+def score_with_states(
+    model: T5, params: Any, batch: dict[str, jax.Array], tokens: int = 0
+) -> tuple[jax.Array, jax.Array]:
+    """`score`, and the decoder states [G, N, D] at the read nodes."""
     states = read_states(model, params, batch, tokens)
     slots, reads, width = states.shape
     flat = states.reshape(-1, width)
     logits: Any = model.apply({"params": params}, flat, method=T5.logits)
     logits = logits.reshape(slots, reads, -1)
-    return pair_log_probs(logits, batch["pair_read"], batch["pair_target"])
+    return pair_log_probs(logits, batch["pair_read"], batch["pair_target"]), states
 
 
-def make_step(config: T5Config, mesh: Mesh) -> Any:
+def make_step(config: T5Config, mesh: Mesh, with_states: bool = False) -> Any:
     """The jitted step on `mesh`: (weights, batch) -> log-probabilities [G, Q].
 
-    It compiles once for each `BatchShape` it meets; weights keep the layout they come in.
+    It compiles once for each `BatchShape` it meets; weights keep the layout they come in. With
+    states it gives the pair of `score_with_states`, which `scoring.divergence` goes on with.
     """
     model = T5(config, activation_constraint(mesh))
     out, tokens = batch_sharding(mesh), tokens_at_once(mesh)
-    return jax.jit(lambda params, batch: score(model, params, batch, tokens), out_shardings=out)
+    work = score_with_states if with_states else score
+    return jax.jit(lambda params, batch: work(model, params, batch, tokens), out_shardings=out)
