@@ -1,11 +1,14 @@
 """What devices say to each other in a compiled step, read from its HLO.
 
 A scan over layers is a `while` whose body stands once in the text and runs L times, so each
-computation is counted as often as it is called: once for the entry, times the known trip count
-for the body of a loop, once more for every caller.
+computation is counted as often as it is called: once for the entry, times the trip count for the
+body of a loop, once more for every caller.
 
     ENTRY main { .. while(..), body=%layers, backend_config={"known_trip_count":{"n":"32"}} .. }
     %layers    { .. all-reduce ..  }      counts 32 times
+
+The TPU compiler leaves the trip count out; there it is the constant that the condition compares
+the counter with, as a scan counts from 0 by 1.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*)$")
 _ARRAY = re.compile(r"\b([a-z]+\d*)\[([\d,]*)\]")
 _OPERATION = re.compile(r"(?:^|[\s)}\]])([a-z][a-z0-9\-]*)\(")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_COUNTER = re.compile(r"^[su]\d+\[\]\S* constant\((\d+)\)")
 _CALLED = re.compile(
     r"\b(body|condition|calls|to_apply|branch_computations|true_computation|false_computation)"
     r"=(\{[^}]*\}|%?[\w.\-]+)"
@@ -59,8 +63,18 @@ class Collective:
 
 @dataclasses.dataclass
 class _Computation:
+    """What counts of one computation.
+
+    Attributes:
+      collectives: those that stand in it.
+      calls: (computation, how often, condition of the loop that it is the body of); 0 times where
+        only the condition tells.
+      constants: whole scalars in it.
+    """
+
     collectives: list[Collective] = dataclasses.field(default_factory=list)
-    calls: list[tuple[str, int]] = dataclasses.field(default_factory=list)
+    calls: list[tuple[str, int, str]] = dataclasses.field(default_factory=list)
+    constants: list[int] = dataclasses.field(default_factory=list)
 
 
 def collectives_of(hlo: str) -> list[Collective]:
@@ -92,8 +106,19 @@ def _walk(
     if name not in computations or name in above:
         return
     totals += [dataclasses.replace(one, times=times) for one in computations[name].collectives]
-    for called, trips in computations[name].calls:
+    for called, trips, condition in computations[name].calls:
+        trips = trips or max(_constants(computations, condition), default=1)
         _walk(computations, called, times * trips, totals, (*above, name))
+
+
+def _constants(computations: dict[str, _Computation], name: str) -> list[int]:
+    """Whole scalars in a condition and what it calls."""
+    if name not in computations:
+        return []
+    found = list(computations[name].constants)
+    for called, _, _ in computations[name].calls:
+        found += _constants(computations, called)
+    return found
 
 
 def _read_instruction(name: str, text: str, current: _Computation, shapes: dict[str, str]) -> None:
@@ -102,7 +127,8 @@ def _read_instruction(name: str, text: str, current: _Computation, shapes: dict[
         return
     result, word = text[: operation.start(1)], operation.group(1)
     shapes[name] = result
-    trips = int(found.group(1)) if (found := _TRIPS.search(text)) and word == "while" else 1
+    if found := _COUNTER.match(text):
+        current.constants.append(int(found.group(1)))
     kind = word.removesuffix("-start")
     if kind in KINDS:
         operands = _operands(text[operation.end() :])
@@ -121,11 +147,16 @@ def _read_instruction(name: str, text: str, current: _Computation, shapes: dict[
             total = sum(size for size, _ in sizes)
             current.collectives.append(Collective(kind, max(sizes)[1], total, 1, _group(text)))
         return  # to_apply of a reduction is arithmetic
-    for role, names in _CALLED.findall(text):
+    roles = dict(_CALLED.findall(text))
+    if word == "while":
+        trips = int(found.group(1)) if (found := _TRIPS.search(text)) else 0
+        body, condition = roles["body"].lstrip("%"), roles["condition"].lstrip("%")
+        current.calls.append((body, trips, condition))
+        return
+    for role, names in roles.items():
         if role == "to_apply" and word not in ("call", "async-start"):
             continue
-        for called in re.findall(r"[\w.\-]+", names):
-            current.calls.append((called, trips if role in ("body", "condition") else 1))
+        current.calls += [(called, 1, "") for called in re.findall(r"[\w.\-]+", names)]
 
 
 def _operands(text: str) -> list[str]:

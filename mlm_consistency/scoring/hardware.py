@@ -19,9 +19,12 @@ from mlm_consistency.errors import ConfigError
 from mlm_consistency.tables import unknown_name
 
 GIB = 2**30
-# Bytes that one attention weight moves through HBM where scores are materialised: the float32
-# score is written and read, its bias is read, the bfloat16 weight is written and read.
+# Bytes that one attention weight moves through a GPU's memory: the float32 score is written and
+# read, its bias is read, the bfloat16 weight is written and read.
 SOFTMAX_BYTES = 16
+# On TPUs scores stay in the vector memory (so the HLO of the compiled step says), and the vector
+# unit decides: about so many operations a weight for bias, maximum, exponential, sum and division.
+SOFTMAX_OPERATIONS = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Device:
       links, link_bandwidth: links to neighbours, and bytes/s of one in one direction.
       devices_per_chip: 2 where JAX shows the two cores of a chip apart.
       softmax_flops: see `PackingConfig.softmax_flops`.
+      softmax_bytes: bytes through memory for one attention weight.
       length_multiple: row lengths that the device computes without padding of its own.
     """
 
@@ -48,14 +52,9 @@ class Device:
     links: int
     link_bandwidth: float
     devices_per_chip: int = 1
-    softmax_flops: float = 0.0
-    length_multiple: int = 128
-
-    def __post_init__(self) -> None:
-        if not self.softmax_flops:
-            # Memory-bound: the bytes of a weight at the ratio of arithmetic to bandwidth.
-            cost = SOFTMAX_BYTES * self.peak_bf16 / self.bandwidth
-            object.__setattr__(self, "softmax_flops", round(cost, -1))
+    softmax_flops: float = 120.0
+    softmax_bytes: int = 0
+    length_multiple: int = 16
 
     def peak(self, dtype: str) -> float:
         """FLOP/s of matrix products in "bfloat16" or "float32"."""
@@ -72,9 +71,20 @@ class Device:
 
 
 def _tpu(
-    name: str, gib: float, tflops: float, gb_s: float, links: int, link: float, cores: int = 1
+    name: str,
+    gib: float,
+    tflops: float,
+    gb_s: float,
+    links: int,
+    link: float,
+    cores: int = 1,
+    matrix_to_vector: int = 32,
 ) -> Device:
-    """A device from the figures of a chip: TFLOP/s, GB/s, GB/s of a link and direction."""
+    """A device from the figures of a chip: TFLOP/s, GB/s, GB/s of a link and direction.
+
+    `matrix_to_vector` is FLOPs of the matrix units for each operation of the vector unit: four
+    matrix units of 128 x 128 against 8 x 128 lanes of four units, and in proportion.
+    """
     return Device(
         name,
         gib * GIB,
@@ -84,6 +94,8 @@ def _tpu(
         links,
         link * 1e9 / cores,
         cores,
+        softmax_flops=SOFTMAX_OPERATIONS * matrix_to_vector,
+        length_multiple=128,
     )
 
 
@@ -97,6 +109,8 @@ def _gpu(name: str, memory: float, bf16: float, f32: float, gb_s: float, nvlink:
         gb_s * 1e9,
         1,
         nvlink * 1e9,
+        softmax_flops=round(SOFTMAX_BYTES * bf16 * 1e3 / gb_s, -1),
+        softmax_bytes=SOFTMAX_BYTES,
         length_multiple=64,
     )
 
@@ -108,11 +122,11 @@ DEVICES: dict[str, Device] = {
         _tpu("v4", 30.75, 275, 1228, 6, 50),
         _tpu("v5e", 15.75, 197, 819, 4, 50),
         _tpu("v5p", 95.74, 459, 2765, 6, 100),
-        _tpu("v6e", 31.25, 918, 1640, 4, 112),
+        _tpu("v6e", 31.25, 918, 1640, 4, 112, matrix_to_vector=64),
         _gpu("a100-80", 80e9, 312, 19.5, 2039, 300),
         _gpu("h100-80", 80e9, 989, 67, 3350, 450),
         _gpu("h200", 141e9, 989, 67, 4800, 450),
-        Device("cpu", 8 * GIB, 1e11, 1e11, 2e10, 2, 1e10, 1, 120.0, 16),
+        Device("cpu", 8 * GIB, 1e11, 1e11, 2e10, 2, 1e10),
     )
 }
 TPUS = ("v3", "v4", "v5e", "v5p", "v6e")

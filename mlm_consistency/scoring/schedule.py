@@ -84,10 +84,12 @@ def best_shape(
     everything = concatenate(shards)
     check_limits(everything, packing)
     if len(shards) == 1:
-        tried, spares = shards, SPARES[:1]
+        spares: tuple[float, ...] = SPARES[:1]
+        tried = shards
     else:
+        spares = SPARES
         numbers = np.linspace(0, len(shards) - 1, TRIED_SHARDS).round().astype(int)
-        tried, spares = [shards[number] for number in np.unique(numbers)], SPARES
+        tried = [shards[number] for number in np.unique(numbers)]
 
     def cost(shape: BatchShape) -> float:
         batch = computed_flops(shape, model).total

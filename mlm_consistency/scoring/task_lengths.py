@@ -127,9 +127,12 @@ def count_lengths(
         f"{BEAMS} different candidates of {BEAM_TOKENS} tokens each; beam search itself is not "
         "counted"
     )
+    counts = dict(zip(COUNTS, table.T, strict=True))
+    assumption = said if assumed else ""
     return TaskLengths(
-        task, family, tuple(conditionals), *table.T, mode, vocabulary, said if assumed else ""
-    )
+        task, family, tuple(conditionals), **counts,
+        mode=mode, vocabulary=vocabulary, assumption=assumption,
+    )  # fmt: skip
 
 
 def _any(example: EncodedExample) -> Any:
@@ -186,10 +189,10 @@ def read_lengths(content: Any, where: str) -> TaskLengths:
         content["task"],
         content["family"],
         tuple(content["conditionals"]),
-        *arrays,
-        content.get("mode", ""),
-        content.get("vocabulary", ""),
-        content.get("assumption", ""),
+        **dict(zip(COUNTS, arrays, strict=True)),
+        mode=content.get("mode", ""),
+        vocabulary=content.get("vocabulary", ""),
+        assumption=content.get("assumption", ""),
     )
 
 

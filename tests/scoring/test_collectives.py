@@ -47,7 +47,7 @@ ENTRY %main (p0: f32[8,16], p1: bf16[4,32]) -> f32[8,16] {
   %w = (s32[], f32[8,16]{1,0}) while(%tuple), condition=%condition, body=%body, backend_config={"known_trip_count":{"n":"32"}}
   ROOT %r = f32[8,16]{1,0} get-tuple-element(%w), index=1
 }
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,13 @@ def test_bodies_of_loops_count_as_often_as_they_run(found):
     sums = [one for one in found if one.kind == "all-reduce"]
     assert sums == [Collective("all-reduce", (8, 16), 8 * 16 * 4, 32, 4)]
     assert bytes_by_kind(found)["all-reduce"] == 32 * 512
+
+
+def test_a_loop_without_a_trip_count_runs_to_the_constant_of_its_condition():
+    text = HLO.replace(', backend_config={"known_trip_count":{"n":"32"}}', "")
+    text = text.replace("%less = pred[] constant(true)", "%less = pred[] compare(%t, %end)")
+    text = text.replace("pred[] {\n", "pred[] {\n  %end = s32[]{:T(128)} constant(24)\n")
+    assert [c.times for c in collectives_of(text) if c.kind == "all-reduce"] == [24]
 
 
 def test_collectives_inside_fusions_of_loops_are_found(found):
