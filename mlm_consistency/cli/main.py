@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
         message = str(error).split("\n  In call to configurable")[0]
         command_name = "" if arguments[0] not in COMMANDS else f" {arguments[0]}"
         print(f"mlm-consistency{command_name}: {message}", file=sys.stderr)
-        return EXIT_USER_ERROR
+        return int(getattr(error, "exit_status", EXIT_USER_ERROR))
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last whole shard", file=sys.stderr)
         return 130

@@ -11,14 +11,15 @@ import argparse
 import atexit
 import contextlib
 import dataclasses
+import glob
 import importlib.util
 import logging
 import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from mlm_consistency.cli.preemption import EXIT_PREEMPTED, Preempted
@@ -29,11 +30,11 @@ log = logging.getLogger(__name__)
 
 # JAX's own patience with a silent process, in seconds; ours (SILENCE) comes first.
 HEARTBEAT_TIMEOUT = 55
-# Pods of one job start minutes apart where an image has to be fetched.
+# Seconds; pods of one job start minutes apart where an image has to be fetched.
 START_TIMEOUT = 600
-# How long a failed collective waits for the news that its partner is gone.
+# Seconds that a failed collective waits for the news that its partner is gone.
 NEWS = 5.0
-TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
+TPU_DEVICES = ("/dev/accel[0-9]*", "/dev/vfio/[0-9]*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +58,13 @@ class ProcessConfig:
     def several(self) -> bool:
         """Whether JAX's service is to be started."""
         return bool(self.found_by or self.coordinator_address)
+
+    @property
+    def described(self) -> str:
+        """For messages."""
+        if self.found_by:
+            return f"found by JAX's {self.found_by}"
+        return f"this is {self.process_id} of {self.num_processes}, 0 at {self.coordinator_address}"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -125,7 +133,7 @@ def detect(environment: Mapping[str, str]) -> str:
     platforms = environment.get("JAX_PLATFORMS") or "tpu"
     if "tpu" not in platforms.split(",") or not importlib.util.find_spec("libtpu"):
         return ""
-    if not any(Path(device).exists() for device in TPU_DEVICES):
+    if not any(glob.glob(pattern) for pattern in TPU_DEVICES):
         return ""
     hosts = environment.get("TPU_PROCESS_ADDRESSES") or environment.get("TPU_WORKER_HOSTNAMES")
     if hosts:
@@ -228,10 +236,10 @@ def _last_words(error: BaseException, index: int) -> tuple[int, str]:
             f"process {index} was stopped by SIGTERM; the same command goes on from the last "
             f"whole shard (exit status {EXIT_PREEMPTED})"
         )
-    status = 2 if isinstance(error, MlmConsistencyError) else 1
+    status = getattr(error, "exit_status", 2) if isinstance(error, MlmConsistencyError) else 1
     if isinstance(error, KeyboardInterrupt):
         status = 130
-    text = str(error) if status == 2 else repr(error)
+    text = str(error) if isinstance(error, MlmConsistencyError) else repr(error)
     return status, f"process {index} on {socket.gethostname()} failed: {text}"
 
 
@@ -246,7 +254,9 @@ def start(config: ProcessConfig) -> Processes:
     """Brings the processes of a run together. Must come before JAX looks for devices.
 
     Raises:
-      ConfigError: where they do not find one another.
+      ConfigError: where the environment does not say who they are.
+      RunEndedError: where they have not found one another in time; status 75, since a machine may
+        only be late.
     """
     if not config.several:
         return Processes()
@@ -255,28 +265,74 @@ def start(config: ProcessConfig) -> Processes:
     # SIGTERM is ours; JAX's service would take it.
     jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    team = Processes()
+    try:
+        if not _in_time(lambda: _join(config, team), START_TIMEOUT):
+            late = (
+                f"the processes have not come together within {START_TIMEOUT} s "
+                f"({config.described}). Start as many as --num_processes says, each with its own "
+                "--process_id, and let them reach process 0 at --coordinator_address (exit status "
+                f"{EXIT_PREEMPTED})."
+            )
+            raise RunEndedError(End(team.index, EXIT_PREEMPTED, late))
+    except BaseException as error:
+        atexit.register(_end_without_waiting, _last_words(error, team.index)[0])
+        raise
+    if not team.leads:
+        # What is said of the data is the same everywhere.
+        logging.getLogger("mlm_consistency").setLevel(logging.ERROR)
+    return team
+
+
+def _in_time(work: Callable[[], None], seconds: float) -> bool:
+    """Whether something is done in time that may wait outside Python, where SIGTERM is not heard.
+
+    Raises:
+      Whatever the work raises.
+    """
+    failed: list[BaseException] = []
+
+    def caught() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=caught, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + seconds
+    while thread.is_alive() and time.monotonic() < deadline:
+        thread.join(0.2)
+    if failed:
+        raise failed[0]
+    return not thread.is_alive()
+
+
+def _join(config: ProcessConfig, team: Processes) -> None:
+    import jax
+
     try:
         jax.distributed.initialize(
             config.coordinator_address,
             config.num_processes,
             config.process_id,
             cluster_detection_method=config.found_by or "deactivate",
-            initialization_timeout=START_TIMEOUT,
+            initialization_timeout=2 * START_TIMEOUT,  # it would abort the process
             heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT,
         )
     except (RuntimeError, ValueError, OSError) as error:
         raise ConfigError(
-            f"the processes did not come together ({config}): {error}. Start as many as "
-            "--num_processes says, each with its own --process_id, and let them reach process 0 "
-            "at --coordinator_address."
+            f"the processes did not come together ({config.described}): {error}. Say who they are "
+            "with --coordinator_address, --num_processes and --process_id. (A machine alone that "
+            "looks like one of several: localhost:8482, 1 and 0.)"
         ) from error
-    # Whoever imports JAX first decides when its service is shut down; see Processes._leave.
+    # Nothing public says who we are without looking for devices.
     from jax._src.distributed import global_state
 
     index, count = global_state.process_id, global_state.num_processes
     if count == 1:
-        return Processes()
-    team = Processes(index, count)
+        return
+    team.index, team.count = index, count
     roll_call = RollCall(index, count, team.stop.set)
     # The port of the roll call travels through JAX's service, which every process has reached.
     key = "mlm_consistency/roll_call"
@@ -286,7 +342,6 @@ def start(config: ProcessConfig) -> Processes:
         client.key_value_set(key, str(port))
         roll_call.accept(listener)
     else:
-        port = int(client.blocking_key_value_get(key, START_TIMEOUT * 1000))
+        port = int(client.blocking_key_value_get(key, 2000 * START_TIMEOUT))
         roll_call.call(host.strip("[]"), port)
     team.roll_call = roll_call
-    return team

@@ -49,11 +49,11 @@ class End:
 
 
 class RunEndedError(MlmConsistencyError):
-    """Another process has ended, so this one cannot go on."""
+    """Another process has ended, or has not come, so this one cannot go on."""
 
     def __init__(self, end: End) -> None:
         super().__init__(end.why)
-        self.end = end
+        self.end, self.exit_status = end, end.status
 
 
 def _end_at_once(end: End) -> None:

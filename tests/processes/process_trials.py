@@ -33,7 +33,7 @@ HEAVY = (
 )  # fmt: skip
 SHARDS = 11  # of 4 questions each
 DEVICES = 4  # of all processes together
-DATA, BOTH = "(4,1)", "(2,2)"  # meshes
+DATA, BOTH, ALONE = "(4,1)", "(2,2)", "(1,1)"  # meshes
 Prepare = Callable[[int], None]  # gets the number of the process
 
 
@@ -117,12 +117,12 @@ class Team:
         run: Path,
         count: int,
         mesh: str = DATA,
-        devices: int = DEVICES,
         prepare: Prepare | None = None,
     ) -> None:
         self.flags = arguments(
             folder, OUTPUT_DIR=run, MESH_SHAPE=mesh, packing__examples_per_shard=4
         )
+        devices = 1 if mesh == ALONE else DEVICES
         self.run, self.count, self.per_process = run, count, devices // count
         self.prepare = prepare
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -188,15 +188,18 @@ def report(**values) -> None:
     print(json.dumps(values), flush=True)
 
 
-def chaos(folder: Path, moments: int, seed: int = 0) -> None:
-    """One run on one mesh, in 1, 2 or 4 processes; one of them is ended at a random moment."""
+def chaos(folder: Path, moments: int, duration: float, seed: int = 0) -> None:
+    """One run on one mesh, in 1, 2 or 4 processes; one of them is ended at a random moment.
+
+    Args:
+      duration: of a whole run, in seconds.
+    """
     rng = random.Random(seed)
     run = folder / "chaos"
-    duration = wait(Team(folder, folder / "timed", 2))["seconds"]
     starts = []
     for _ in range(moments):
-        team = Team(folder, run, rng.choice([1, 2, 2, 4]))
-        time.sleep(rng.uniform(0.1, 1.1) * duration)
+        team = Team(folder, run, rng.choice([1, 2, 2, 4] if moments > 9 else [1, 2]))
+        time.sleep(rng.uniform(0.1, 1.0) * duration)
         number = rng.choice([signal.SIGKILL, signal.SIGTERM])
         team.signal(rng.randrange(team.count), number)
         starts.append({**wait(team), "signal": number.name})
@@ -208,30 +211,29 @@ def main(folder: Path, moments: int, what: str) -> None:
         importlib.import_module(module)
     read_without_seqio()
 
-    def trial(name: str, count: int, again: int = 0, mesh: str = DATA, **options) -> None:
+    def trial(
+        name: str, count: int, again: int = 0, mesh: str = DATA, other: str = "", **options
+    ) -> float:
         run = folder / name.replace(" ", "_")
         first = wait(Team(folder, run, count, mesh, **options))
         whole = sorted(int(p.name.split("-")[1]) for p in run.glob("records/*.scores.parquet"))
-        second = wait(Team(folder, run, again, mesh)) if again else None
+        second = wait(Team(folder, run, again, other or mesh)) if again else None
         report(trial=name, run=str(run), first=first, whole=whole, second=second)
+        return first["seconds"]
 
-    trial("one process", 1)
+    duration = trial("one process", 1)
     if what == "chaos":
-        chaos(folder, moments)
+        chaos(folder, moments, duration)
         return
     trial("one process, model axis", 1, mesh=BOTH)
-    trial("two processes", 2)
-    trial("model axis across four processes", 4, mesh=BOTH)
+    duration = trial("two processes", 2)
+    trial("model axis, process 2 killed", 4, 4, BOTH, prepare=kill_at_step(2, 4, signal.SIGKILL))
     trial("process 1 killed", 2, 4, prepare=kill_at_step(1, 2, signal.SIGKILL))
-    trial("process 0 killed", 4, 1, prepare=kill_at_step(0, 2, signal.SIGKILL))
-    trial("model axis, process 2 killed", 4, 2, BOTH, prepare=kill_at_step(2, 4, signal.SIGKILL))
+    trial("process 0 killed", 2, 1, prepare=kill_at_step(0, 3, signal.SIGKILL), other=ALONE)
     trial("process 1 preempted", 2, 1, prepare=kill_at_step(1, 3, signal.SIGTERM))
     trial("data damaged in process 1", 2, prepare=fail_in_survey(1))
-    trial("disk of process 1 full", 2, 2, prepare=full_disk(1))
-    run = folder / "another_mesh"
-    wait(Team(folder, run, 2, prepare=kill_at_step(0, 3, signal.SIGKILL)))
-    report(trial="another mesh", run=str(run), second=wait(Team(folder, run, 1, "(1,1)", 1)))
-    chaos(folder, moments)
+    trial("disk of process 1 full", 2, 1, prepare=full_disk(1))
+    chaos(folder, moments, duration)
 
 
 if __name__ == "__main__":

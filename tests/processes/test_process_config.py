@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import threading
 
 import pytest
 
@@ -176,3 +177,13 @@ def test_only_process_0_analyses_and_reports(monkeypatch, leads):
     monkeypatch.setattr(run, "report", lambda *args: done.append("report"))
     run.run(["--gin_file=gin/runs/tiny_stories.gin"])
     assert done == ([0, "analyze", "report"] if leads else [1])
+
+
+def test_who_does_not_come_is_waited_for_no_longer_than_that(monkeypatch):
+    """Status 75: a machine may only be late."""
+    monkeypatch.setattr(processes, "START_TIMEOUT", 0.3)
+    monkeypatch.setattr(processes.atexit, "register", lambda *args: None)
+    monkeypatch.setattr(processes, "_join", lambda config, team: threading.Event().wait(5))
+    with pytest.raises(RunEndedError, match=r"have not come together within 0\.3 s") as caught:
+        start(ProcessConfig("h:1", 2, 1))
+    assert caught.value.exit_status == 75
