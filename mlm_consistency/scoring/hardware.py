@@ -129,6 +129,33 @@ DEVICES: dict[str, Device] = {
         Device("cpu", 8 * GIB, 1e11, 1e11, 2e10, 2, 1e10),
     )
 }
+# What JAX calls a device (`device_kind`), from its beginning -> the table above; longer first.
+KINDS = {
+    "TPU v6": "v6e",
+    "TPU v5 lite": "v5e",
+    "TPU v5e": "v5e",
+    "TPU v5": "v5p",
+    "TPU v4": "v4",
+    "TPU v3": "v3",
+    "NVIDIA H200": "h200",
+    "NVIDIA H100": "h100-80",
+    "NVIDIA A100": "a100-80",
+}
+
+
+def device_of(kind: str) -> Device:
+    """The entry for a device that JAX shows, by its `device_kind`.
+
+    What is not in the table is planned as its nearest kin: other TPUs as v5e, other GPUs as
+    A100, everything else as a CPU.
+    """
+    for start, name in KINDS.items():
+        if kind.startswith(start):
+            return DEVICES[name]
+    gpu = any(word in kind for word in ("NVIDIA", "AMD", "Tesla", "GeForce", "Quadro"))
+    return DEVICES["v5e" if kind.startswith("TPU") else "a100-80" if gpu else "cpu"]
+
+
 TPUS = ("v3", "v4", "v5e", "v5p", "v6e")
 GPUS = ("a100-80", "h100-80", "h200")
 # What `--topology=all` compares: the smallest slices of each generation that are of use here.

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from mlm_consistency.errors import ConfigError
@@ -32,10 +32,10 @@ from mlm_consistency.scoring.flops import (
     computed_flops,
     necessary_flops,
 )
-from mlm_consistency.scoring.hardware import Device, Topology, parse_topology
+from mlm_consistency.scoring.hardware import Topology, parse_topology
 from mlm_consistency.scoring.mesh import MeshConfig
-from mlm_consistency.scoring.packing import PromptLengths, concatenate
-from mlm_consistency.scoring.schedule import batches_of, best_shape, shards_of, steps_of
+from mlm_consistency.scoring.packing import concatenate
+from mlm_consistency.scoring.schedule import batches_of, run_shape, shards_of, steps_of
 from mlm_consistency.scoring.shapes import PackingConfig
 from mlm_consistency.scoring.step import BatchShape
 from mlm_consistency.scoring.task_lengths import TaskLengths
@@ -171,7 +171,7 @@ def plan(
         name = topology.device.name
         if name not in works:
             progress(f"{name}: choosing rows")
-            shape = shape_for(config, shards, topology.device)
+            shape = run_shape(config.packing, topology.device, shards, config.model)
             works[name] = Work(shape, batches_of(shards, shape), necessary)
         work, note = works[name], ""
         mesh = config.mesh
@@ -195,23 +195,6 @@ class Work:
     shape: BatchShape
     batches: tuple[tuple[int, ...], ...]
     necessary: Flops
-
-
-def packing_for(packing: PackingConfig, device: Device) -> PackingConfig:
-    """`packing` with what it leaves at its defaults set for `device`."""
-    default = PackingConfig()
-    changed: dict[str, Any] = {}
-    for name in ("softmax_flops", "length_multiple"):
-        if getattr(packing, name) == getattr(default, name):
-            changed[name] = getattr(device, name)
-    return dataclasses.replace(packing, **changed)
-
-
-def shape_for(
-    config: PlanConfig, shards: Sequence[Sequence[PromptLengths]], device: Device
-) -> BatchShape:
-    """The batch shape of a run on `device`, as `score` chooses it there."""
-    return best_shape(packing_for(config.packing, device), shards, config.model)
 
 
 def fastest_mesh(config: PlanConfig, topology: Topology, work: Work) -> MeshConfig:

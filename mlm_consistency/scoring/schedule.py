@@ -12,11 +12,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from mlm_consistency.models.config import T5Config
 from mlm_consistency.scoring.flops import attention_weights, computed_flops
+from mlm_consistency.scoring.hardware import Device
 from mlm_consistency.scoring.lanes import waves
 from mlm_consistency.scoring.packing import PromptLengths, concatenate, pack
 from mlm_consistency.scoring.shapes import PackingConfig, check_limits, choose_shape, round_up
@@ -65,6 +67,27 @@ def steps_of(batches: Sequence[Sequence[int]], lanes: int, slots: int) -> int:
         for wave in waves(list(range(len(shards))), lanes):
             steps += max(-(-shards[shard] // slots) for shard in wave if shard is not None)
     return steps
+
+
+def packing_for(packing: PackingConfig, device: Device) -> PackingConfig:
+    """`packing` with what it leaves at its defaults set for `device`."""
+    default = PackingConfig()
+    changed: dict[str, Any] = {
+        name: getattr(device, name)
+        for name in ("softmax_flops", "length_multiple")
+        if getattr(packing, name) == getattr(default, name)
+    }
+    return dataclasses.replace(packing, **changed)
+
+
+def run_shape(
+    packing: PackingConfig,
+    device: Device,
+    tasks: Sequence[Sequence[PromptLengths]],
+    model: T5Config,
+) -> BatchShape:
+    """The batch shape of a run on `device`; see `best_shape` and `hardware.device_of`."""
+    return best_shape(packing_for(packing, device), tasks, model)
 
 
 def best_shape(

@@ -20,7 +20,7 @@ from mlm_consistency.scoring.compiled import (
     libtpu_installed,
     needed_bytes,
 )
-from mlm_consistency.scoring.hardware import ALL_TOPOLOGIES, DEVICES, parse_topology
+from mlm_consistency.scoring.hardware import ALL_TOPOLOGIES, DEVICES, device_of, parse_topology
 from mlm_consistency.scoring.mesh import MeshConfig
 from mlm_consistency.scoring.plan import PlanConfig, plan
 from mlm_consistency.scoring.shapes import PackingConfig
@@ -73,6 +73,23 @@ def test_malformed_topologies_are_refused_with_an_example(name):
 def test_unknown_devices_are_answered_with_the_nearest():
     with pytest.raises(UnknownNameError, match="v5e"):
         parse_topology("v5:2x2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("TPU v5 lite", "v5e"),
+        ("TPU v5", "v5p"),
+        ("TPU v6 lite", "v6e"),
+        ("TPU v4", "v4"),
+        ("NVIDIA H100 80GB HBM3", "h100-80"),
+        ("NVIDIA A100-SXM4-80GB", "a100-80"),
+        ("NVIDIA L4", "a100-80"),
+        ("cpu", "cpu"),
+    ],
+)
+def test_devices_are_known_by_what_jax_calls_them(kind, name):
+    assert device_of(kind).name == name
 
 
 def test_softmax_costs_more_where_matrix_units_outrun_the_rest():
