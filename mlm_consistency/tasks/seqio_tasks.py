@@ -244,7 +244,8 @@ def _stack(rows: Sequence[Mapping[str, Any]], name: str, feature: RowFeature) ->
     if feature.rank == 0:
         values = [_bytes(row[name]) for row in rows]
         return np.asarray(values, dtype=dtype)
-    width = max((len(row[name]) for row in rows), default=0)
+    # At least one: unbatching texts of width 0 crashes TensorFlow. Rows carry their lengths.
+    width = max([1, *(len(row[name]) for row in rows)])
     stacked = np.full((len(rows), width), fill, dtype=dtype)
     for k, row in enumerate(rows):
         values = [_bytes(value) for value in row[name]] if dtype is object else row[name]
