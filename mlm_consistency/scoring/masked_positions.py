@@ -72,9 +72,19 @@ def _all(config: BertConfig, logits: jax.Array, batch: dict[str, jax.Array]) -> 
     return jax.nn.log_softmax(logits, axis=-1)[..., : config.vocab_size]
 
 
-def _top(k: int, config: BertConfig, logits: jax.Array, batch: dict[str, jax.Array]) -> Any:
+def top_words(logits: jax.Array, k: int) -> dict[str, jax.Array]:
+    """Of logits [.., V]: the k likeliest `words` [.., k], their `log_probs` in nats, and the
+    `entropy` [..] of the whole distribution in nats."""
     values, words = jax.lax.top_k(logits, k)
-    return values - jax.nn.logsumexp(logits, axis=-1, keepdims=True), words
+    log_probs = jax.nn.log_softmax(logits, axis=-1)
+    # Rows that round the vocabulary up have probability 0 and a finite logarithm.
+    entropy = -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+    normalizer = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+    return {"words": words, "log_probs": values - normalizer, "entropy": entropy}
+
+
+def _top(k: int, config: BertConfig, logits: jax.Array, batch: dict[str, jax.Array]) -> Any:
+    return top_words(logits, k)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -158,15 +168,23 @@ class MaskedScorer:
 
     def top(
         self, contexts: Sequence[MaskedContext], k: int, shape: BatchShape | None = None
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each context the k likeliest words: (ids int32 [r, k], nats float32 [r, k])."""
+    ) -> list[dict[str, np.ndarray]]:
+        """For each context the k likeliest words at each of its r read positions.
+
+        Returns:
+          `words` int32 [r, k] with the best first, `log_probs` float32 [r, k] and `entropy` [r] of
+          the whole distributions, in nats.
+
+        Raises:
+          ScoringError: for a k that the vocabulary does not have; otherwise as `log_probs`.
+        """
         if not 1 <= k <= self.config.vocab_size:
             raise ScoringError(f"top k: 1 <= k <= {self.config.vocab_size} must hold, got {k}")
-        found: list[Any] = [None] * len(contexts)
+        found: list[dict[str, np.ndarray]] = [{}] * len(contexts)
         step = self._step(("top", k), functools.partial(_top, k))
-        for place, (values, words) in self._run(step, contexts, shape):
+        for place, values in self._run(step, contexts, shape):
             part = slice(place.read, place.read + len(contexts[place.context].read))
-            found[place.context] = (words[part], values[part])
+            found[place.context] = {name: array[part] for name, array in values.items()}
         return found
 
     def reads_within(self, max_bytes: int) -> int:

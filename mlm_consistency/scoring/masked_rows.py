@@ -17,14 +17,8 @@ import numpy as np
 
 from mlm_consistency.errors import ScoringError
 from mlm_consistency.models.bert_config import BertConfig
-from mlm_consistency.scoring.packing import Batch, PromptLengths, pack_rows
-from mlm_consistency.scoring.shapes import (
-    SAMPLE,
-    PackingConfig,
-    choose_shape,
-    encoder_row_cost,
-    round_up,
-)
+from mlm_consistency.scoring.packing import Batch, PromptLengths
+from mlm_consistency.scoring.shapes import PackingConfig, choose_shape
 from mlm_consistency.scoring.step import BatchShape
 
 Arrays = dict[str, np.ndarray]
@@ -45,6 +39,21 @@ class MaskedContext:
     targets: tuple[np.ndarray, ...] = ()
 
 
+def check_text_length(name: str, length: int, config: BertConfig) -> None:
+    """Refuses a text that is longer than the table of positions.
+
+    Raises:
+      ScoringError: with the `name` of the text, its length and the bound.
+    """
+    if length > config.max_segment_length:
+        raise ScoringError(
+            f"{name} has {length} tokens, [CLS] and [SEP] among them, but {config.name} has "
+            f"absolute positions for {config.max_segment_length} alone. Packing does not lift "
+            "this bound: positions restart with each text. Leave such texts out where they are "
+            "read (PairProbeConfig.max_tokens), or shorten them"
+        )
+
+
 def check_contexts(contexts: Sequence[MaskedContext], config: BertConfig) -> None:
     """Refuses what the network has no rows for.
 
@@ -54,13 +63,7 @@ def check_contexts(contexts: Sequence[MaskedContext], config: BertConfig) -> Non
     """
     for number, context in enumerate(contexts):
         length = len(context.tokens)
-        if length > config.max_segment_length:
-            raise ScoringError(
-                f"context {number} has {length} tokens, [CLS] and [SEP] among them, but "
-                f"{config.name} has absolute positions for {config.max_segment_length} alone. "
-                "Packing does not lift this bound: positions restart with each text. Leave such "
-                "texts out, or cut them where they are read (PairProbeConfig.max_tokens)"
-            )
+        check_text_length(f"context {number}", length, config)
         read = np.asarray(context.read)
         if not length or not read.size or read.min() < 0 or read.max() >= length:
             raise ScoringError(
@@ -106,8 +109,6 @@ def masked_shape(
     Raises:
       ScoringError: if a context is longer than the limits, or reads more than `max_reads`.
     """
-    if not packing.row_lengths:
-        packing = dataclasses.replace(packing, row_lengths=_long_rows(lengths, config, packing))
     # There is no memory to share: one nominal decoder row takes all contexts of a batch.
     packing = dataclasses.replace(packing, memory_length=1 << 40, max_decoder_length=1 << 30)
     shape = choose_shape(lengths, config, packing, spare)  # type: ignore[arg-type]
@@ -120,29 +121,6 @@ def masked_shape(
     # No more contexts fit than there are tokens: the nominal decoder row never decides.
     tokens = shape.encoder_tokens
     return dataclasses.replace(shape, decoder_rows=1, memory_length=tokens, decoder_length=tokens)
-
-
-def _long_rows(
-    lengths: PromptLengths, config: BertConfig, packing: PackingConfig
-) -> tuple[int, ...]:
-    """One row length for several contexts of the longest kind, where that is cheaper.
-
-    Contexts of one corpus are much of a length, and rows of 27 in 32 waste more than 108 in 112;
-    () leaves the choice to `choose_shape`.
-    """
-    sample = lengths.encoder[:: -(-len(lengths) // SAMPLE)]
-    longest = int(lengths.encoder.max())
-    step = packing.length_multiple
-    options = {k: round_up(k * longest, step) for k in (1, 2, 3, 4, 6, 8)}
-    cost = {
-        k: len(pack_rows(sample, [size])) * encoder_row_cost(config, size, packing.softmax_flops)  # type: ignore[arg-type]
-        for k, size in options.items()
-        if size <= min(packing.max_encoder_length, packing.tokens_per_batch)
-    }
-    if not cost:
-        return ()
-    best = min(cost, key=lambda k: (cost[k], k))
-    return () if best == 1 else (options[best],)
 
 
 def array_shapes(shape: BatchShape) -> dict[str, tuple[int, ...]]:

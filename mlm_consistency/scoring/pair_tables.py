@@ -20,7 +20,7 @@ import numpy as np
 
 from mlm_consistency.errors import ScoringError
 from mlm_consistency.scoring.masked_positions import MaskedScorer
-from mlm_consistency.scoring.masked_rows import MaskedContext
+from mlm_consistency.scoring.masked_rows import MaskedContext, check_text_length
 from mlm_consistency.scoring.step import BatchShape
 from mlm_consistency.vocabularies import Vocabulary
 
@@ -160,20 +160,22 @@ def pair_tables(
     pairs are packed together.
 
     Raises:
-      ScoringError: for a text longer than the network's positions, or numbers that are not
-        finite; names the pair.
+      ScoringError: for a text longer than the network's positions (names the pair), or numbers
+        that are not finite.
     """
     shape: BatchShape | None = None
     for chunk in _chunks(pairs, CHUNK):
         contexts, first = [], [0]
         for pair in chunk:
+            length = len(special.around(pair.token_ids)[0])
+            check_text_length(f"pair {pair.name!r}", length, scorer.config)
             contexts += pair.contexts(special, both_masked)
             first.append(len(contexts))
+        # Later chunks are much like the first, and a shape of their own would cost a compilation;
+        # where one does not fit, it gets it.
+        if shape is None or not _fits(contexts, shape):
+            shape = scorer.shape_for(contexts)
         try:
-            # Later chunks are much like the first, and a shape of their own would cost a
-            # compilation; where one does not fit, it gets it.
-            if shape is None or not _fits(contexts, shape):
-                shape = scorer.shape_for(contexts)
             values = scorer.log_probs(contexts, shape)
         except ScoringError as error:
             raise ScoringError(f"pairs {chunk[0].name!r} to {chunk[-1].name!r}: {error}") from error
@@ -213,27 +215,44 @@ def _chunks(pairs: Iterable[MaskedPair], size: int) -> Iterator[list[MaskedPair]
         yield chunk
 
 
+@dataclasses.dataclass(frozen=True)
+class RankedWords:
+    """What a model proposes at the two positions of N pairs, both masked.
+
+    Attributes:
+      a, b: int32 [N, k], likeliest first: what `tasks.probes.gold_and_top_k` takes.
+      a_entropy, b_entropy: [N], of the whole distributions, in nats.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    a_entropy: np.ndarray
+    b_entropy: np.ndarray
+
+
 def ranked_words(
     scorer: MaskedScorer,
     texts: Sequence[tuple[np.ndarray, tuple[int, int]]],
     special: SpecialIds,
     k: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The model's k likeliest words at each of two positions with both masked, best first.
+) -> RankedWords:
+    """The model's k likeliest words at each of two positions; one forward row a pair.
 
     Args:
-      texts: (token ids without [CLS] and [SEP], the two positions) of each of N pairs.
+      texts: (token ids without [CLS] and [SEP], the two positions) of each pair.
 
-    Returns:
-      int32 [N, k] for the first positions and [N, k] for the second: what
-      `tasks.probes.gold_and_top_k` makes candidate sets of. One forward row a pair.
+    Raises:
+      ScoringError: for no text, or one longer than the network's positions.
     """
+    if not texts:
+        raise ScoringError("there is no pair to propose words for")
     contexts = []
     for token_ids, positions in texts:
         tokens, shift = special.around(token_ids)
         read = np.asarray(positions, np.int32) + shift
         tokens[read] = special.mask
         contexts.append(MaskedContext(tokens, read))
-    words = [ids for ids, _ in scorer.top(contexts, k)]
-    stacked = np.stack(words) if words else np.zeros((0, 2, k), np.int32)
-    return stacked[:, 0].astype(np.int32), stacked[:, 1].astype(np.int32)
+    tops = scorer.top(contexts, k)
+    words = np.stack([top["words"] for top in tops])
+    entropy = np.stack([top["entropy"] for top in tops])
+    return RankedWords(words[:, 0], words[:, 1], entropy[:, 0], entropy[:, 1])

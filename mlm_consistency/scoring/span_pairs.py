@@ -16,25 +16,15 @@ sentinels are: those in parentheses, and the x_1 that ends a first span.
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from mlm_consistency.conditionals.example import Masked
 from mlm_consistency.errors import ScoringError
-from mlm_consistency.models.config import T5Config
-from mlm_consistency.scoring.assemble import Prompt, empty_batch, lay_out, lengths_of
-from mlm_consistency.scoring.mesh import MeshConfig, make_mesh
-from mlm_consistency.scoring.packing import pack
-from mlm_consistency.scoring.pair_tables import PairTable
-from mlm_consistency.scoring.shapes import PackingConfig, choose_shape, quantized
-from mlm_consistency.scoring.slots import run_slots
-from mlm_consistency.scoring.step import make_step
-from mlm_consistency.scoring.trees import build_tree
+from mlm_consistency.scoring.pair_tables import PairTable, RankedWords
+from mlm_consistency.scoring.span_scorer import SpanScorer
 from mlm_consistency.vocabularies import Vocabulary
 
 CHUNK = 256
@@ -90,66 +80,6 @@ class Sentinels:
         """
         first, second, third = (vocabulary.sentinel(k) for k in range(3))
         return cls((first, second, third), vocabulary.eos_id)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SpanScorer:
-    """A network of the T5 family on a mesh, ready to be asked for fillings.
-
-    Attributes:
-      config: the network.
-      params: its weights on `mesh`.
-      start_id: the token with which the decoder starts (the padding id).
-      mesh: (data, model); the first device alone by default.
-      packing: how rows are built.
-    """
-
-    config: T5Config
-    params: Any
-    start_id: int = 0
-    mesh: Mesh = dataclasses.field(
-        default_factory=lambda: make_mesh(MeshConfig(1, 1), jax.devices()[:1])
-    )
-    packing: PackingConfig = dataclasses.field(default_factory=PackingConfig)
-
-    @functools.cached_property
-    def _step(self) -> Callable[[Any, dict[str, jax.Array]], jax.Array]:
-        return make_step(self.config, self.mesh)
-
-    def log_probs(
-        self, questions: Sequence[tuple[Masked, Sequence[np.ndarray]]]
-    ) -> list[list[np.ndarray]]:
-        """Per-token log-probabilities in nats, for each question a float32 [m] a candidate.
-
-        Args:
-          questions: encoder input and targets before the answer, and the candidates; many
-            questions are packed together.
-
-        Raises:
-          ScoringError: for a question longer than the rows, or numbers that are not finite.
-        """
-        prompts = [
-            Prompt(number, 0, masked, build_tree([c.tolist() for c in candidates]))
-            for number, (masked, candidates) in enumerate(questions)
-        ]
-        if not prompts:
-            return []
-        lengths = lengths_of(prompts)
-        shape = quantized(choose_shape(lengths, self.config, self.packing))
-        slots = (lay_out(batch, prompts, shape, self.start_id) for batch in pack(lengths, shape))
-        found: list[list[np.ndarray]] = [[]] * len(prompts)
-        for places, values in run_slots(
-            self._step, self.params, self.mesh, slots, empty_batch(shape)
-        ):
-            for number, first in places:
-                pairs = prompts[number].tree.candidate_pairs
-                found[number] = [values[first + index] for index in pairs]
-                if not all(np.isfinite(part).all() for part in found[number]):
-                    raise ScoringError(
-                        f"question {number}: a log-probability is not finite: the weights are "
-                        "damaged, or overflow in this dtype"
-                    )
-        return found
 
 
 def span_pair_tables(
@@ -258,3 +188,32 @@ def _table(
         joint_ab,
         joint_ba,
     )
+
+
+def ranked_fillings(
+    scorer: SpanScorer,
+    texts: Sequence[tuple[np.ndarray, tuple[int, int]]],
+    sentinels: Sentinels,
+    k: int,
+) -> RankedWords:
+    """The model's k likeliest tokens at each of two one-token spans, both masked; 2 prompts a pair.
+
+    Each is read as the first span that the decoder writes: x_0 stands at the one asked for.
+
+    Args:
+      texts: (token ids without `</s>`, the two positions, ascending) of each pair.
+
+    Raises:
+      ScoringError: for no text, or one longer than the rows.
+    """
+    if not texts:
+        raise ScoringError("there is no pair to propose words for")
+    masked = []
+    for token_ids, (a, b) in texts:
+        nothing = (np.zeros(1, np.int32),)
+        pair = SpanPair(token_ids, ((a, a + 1), (b, b + 1)), nothing, nothing)
+        masked += [question[0] for question in _questions(pair, sentinels, False, False)[-2:]]
+    tops = scorer.top(masked, k)
+    words = np.stack([top["words"] for top in tops]).reshape(-1, 2, k)
+    entropy = np.array([top["entropy"] for top in tops]).reshape(-1, 2)
+    return RankedWords(words[:, 0], words[:, 1], entropy[:, 0], entropy[:, 1])
