@@ -89,7 +89,7 @@ def search_candidates(config: ScoreConfig, team: Processes) -> tuple[ScoreConfig
             survey(config, task, vocabulary)
     plans = [_Plan.of(task, config, vocabulary) for task in wanted]
     prefix = plans[0].prefix
-    stop = next_stop(prefix, vocabulary, config.family)
+    stop = next_stop(prefix.tolist(), vocabulary, config.family)
 
     # ---- who answers --------------------------------------------------------------------------
     from mlm_consistency.cli.score import check_vocabulary, load_weights, use_compilation_cache

@@ -88,7 +88,7 @@ class CachedAttention(nn.Module):
         keys, values = shared
         scores = jnp.einsum("bhqk,bhmk->bhqm", query, keys, preferred_element_type=jnp.float32)
         scores = scores + bias
-        if own is not None:
+        if own is not None and own_bias is not None:
             branch = jnp.einsum(
                 "bhqk,bhqjk->bhqj", query, own[0], preferred_element_type=jnp.float32
             )

@@ -197,7 +197,7 @@ class BeamLoop:
         """Row length -> the examples of a shard that lie in such rows, by number in the shard."""
         found: dict[int, list[int]] = {length: [] for length in self.row_lengths}
         size = self.config.examples_per_shard
-        lengths = [] if shard is None else task.lengths[shard * size : (shard + 1) * size]
+        lengths: Any = [] if shard is None else task.lengths[shard * size : (shard + 1) * size]
         for number, length in enumerate(lengths):
             found[next(row for row in self.row_lengths if row >= length)].append(number)
         return found

@@ -172,12 +172,13 @@ def beam_search(
     encoded = model.apply({"params": params}, tokens, mask.astype(jnp.int32), method=T5.encode)
 
     def embed(tokens: jax.Array) -> jax.Array:
-        return Embedder(network).apply({"params": params["token_embedder"]}, tokens)
+        table = {"params": params["token_embedder"]}
+        return Embedder(network).apply(table, tokens)  # type: ignore[return-value]
 
     def next_log_probs(hidden: jax.Array) -> jax.Array:
         """Float32 log-probabilities [B, n, V]; -inf for ids that are not of the vocabulary."""
         flat = hidden.reshape(-1, hidden.shape[-1])
-        logits = model.apply({"params": params}, flat, method=T5.logits)
+        logits: Any = model.apply({"params": params}, flat, method=T5.logits)
         logits = constrain(logits.reshape(*hidden.shape[:2], -1), ("batch", None, "vocab"))
         log_probs = jax.nn.log_softmax(logits, axis=-1)
         return jnp.where(jnp.arange(logits.shape[-1]) < ids.known, log_probs, -jnp.inf)
@@ -236,7 +237,7 @@ def beam_search(
     ) -> tuple[tuple[_Live, _Finished, Pair], None]:
         live, finished, branch = carry
         last = jax.lax.dynamic_index_in_dim(live.tokens, number - 1, axis=2, keepdims=False)
-        hidden, branch = BranchDecoder(network, constrain).apply(
+        hidden, branch = BranchDecoder(network, constrain).apply(  # type: ignore[assignment]
             decoder, embed(last), number - 1, memory, branch, mask
         )
         live, finished, beam = expand(number, live, finished, next_log_probs(hidden))

@@ -44,7 +44,7 @@ def candidates_file(config: TaskConfig) -> Any:
     A folder with one task's candidates serves a task of another name too (`lambada` reads those of
     `lambada_ul2`): ids and answers are compared.
     """
-    folder = as_path(config.beams)
+    folder = as_path(str(config.beams))
     file = folder / f"{quote(config.label or config.name, safe='')}{SUFFIX}"
     if not file.is_file() and folder.is_dir():
         others = [path for path in folder.iterdir() if path.name.endswith(SUFFIX)]
