@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mlm_consistency.cli import gin_files
 from mlm_consistency.cli.analyze import analysis_config, analyze
-from mlm_consistency.cli.processes import add_flags, process_config, start
+from mlm_consistency.cli.process_config import add_flags, process_config
+from mlm_consistency.cli.processes import start
 from mlm_consistency.cli.report import report
 from mlm_consistency.cli.score import score
 from mlm_consistency.cli.settings import MACROS, score_config

@@ -13,7 +13,8 @@ from typing import Any
 from mlm_consistency.cli import gin_files
 from mlm_consistency.cli.inputs import survey
 from mlm_consistency.cli.preemption import EXIT_PREEMPTED, on_sigterm
-from mlm_consistency.cli.processes import Processes, add_flags, process_config, start
+from mlm_consistency.cli.process_config import add_flags, process_config
+from mlm_consistency.cli.processes import Processes, start
 from mlm_consistency.cli.progress import Progress
 from mlm_consistency.cli.settings import MACROS, ScoreConfig, score_config
 from mlm_consistency.errors import ConfigError

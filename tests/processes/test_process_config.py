@@ -7,16 +7,11 @@ import threading
 
 import pytest
 
+from mlm_consistency.cli import process_config as settings
 from mlm_consistency.cli import processes
 from mlm_consistency.cli.preemption import Preempted
-from mlm_consistency.cli.processes import (
-    ProcessConfig,
-    Processes,
-    add_flags,
-    detect,
-    process_config,
-    start,
-)
+from mlm_consistency.cli.process_config import ProcessConfig, add_flags, detect, process_config
+from mlm_consistency.cli.processes import Processes, start
 from mlm_consistency.cli.roll_call import End, RunEndedError
 from mlm_consistency.errors import ConfigError, DataError
 
@@ -88,8 +83,8 @@ def test_slurm_only_in_a_step_of_several_tasks():
 def test_tpu_slices(monkeypatch, tmp_path, environment, found):
     device = tmp_path / "accel0"
     device.touch()
-    monkeypatch.setattr(processes, "TPU_DEVICES", (str(device),))
-    monkeypatch.setattr(processes.importlib.util, "find_spec", lambda name: name == "libtpu")
+    monkeypatch.setattr(settings, "TPU_DEVICES", (str(device),))
+    monkeypatch.setattr(settings.importlib.util, "find_spec", lambda name: name == "libtpu")
     assert detect(environment) == found
     device.unlink()
     assert detect(environment) == "", "libtpu alone is no TPU"
