@@ -18,7 +18,7 @@ from mlm_consistency.cli.settings import (
 )
 from mlm_consistency.conditionals import check_mode, parse_conditionals
 from mlm_consistency.errors import ConfigError
-from mlm_consistency.models.config import T5Config
+from mlm_consistency.models.config import DTYPES, T5Config
 from mlm_consistency.models.presets import preset
 from mlm_consistency.scoring.hardware import ALL_TOPOLOGIES, parse_topology
 from mlm_consistency.scoring.mesh import MeshConfig
@@ -50,14 +50,13 @@ def run(argv: list[str]) -> int:
     others, bindings = gin_files.split_bindings(argv)
     flags = _parser().parse_args(others)
     gin_files.load(flags.gin_file, bindings, flags.gin_search_paths, MACROS)
-    configured = bool(flags.gin_file or bindings)
     tasks = _lengths(flags)
     if flags.save_lengths:
         write_lengths(tasks[0], flags.save_lengths)
         print(f"lengths of {tasks[0].task}: {flags.save_lengths}", file=sys.stderr)
     topologies = ALL_TOPOLOGIES if flags.topology == "all" else tuple(flags.topology.split(","))
     config = PlanConfig(
-        model=_model(flags, configured, topologies),
+        model=_model(flags, topologies),
         tasks=tasks,
         topologies=topologies,
         mesh=_mesh(flags),
@@ -86,6 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--save_lengths", metavar="FILE", help="write the lengths that were used")
     parser.add_argument("--mesh", metavar="DATAxMODEL", help="default: MESH_SHAPE, else chosen")
     parser.add_argument(
+        "--dtype", choices=DTYPES, help="of weights and activations (default: gin, else bfloat16)"
+    )
+    parser.add_argument(
         "--utilisation", type=float, default=0.5, metavar="SHARE",
         help="share of the peak that matrix products reach (default: %(default)s)",
     )  # fmt: skip
@@ -97,8 +99,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _model(flags: argparse.Namespace, configured: bool, topologies: tuple[str, ...]) -> T5Config:
-    """The network with the data types of the run; without any gin bfloat16, but on CPUs alone."""
+def _model(flags: argparse.Namespace, topologies: tuple[str, ...]) -> T5Config:
+    """The network in the data types of the run.
+
+    A gin file of a run leaves them to that of the hardware; where gin has its defaults, they are
+    those of the hardware files: bfloat16, and float32 on CPUs.
+    """
     name = flags.model or macro("MODEL")
     if name and name != "tiny":
         config = preset(name)
@@ -107,11 +113,16 @@ def _model(flags: argparse.Namespace, configured: bool, topologies: tuple[str, .
         from mlm_consistency.checkpoints.checkpoint import open_checkpoint
 
         config = architecture(open_checkpoint(macro("CHECKPOINT_PATH", "plan (or MODEL)")))
-    dtype, param_dtype = macro("COMPUTE_DTYPE"), macro("PARAMETER_DTYPE")
-    if not configured:
-        only_cpu = all(parse_topology(t).kind == "cpu" for t in topologies)
-        dtype = param_dtype = "float32" if only_cpu else "bfloat16"
-    return dataclasses.replace(config, dtype=dtype, param_dtype=param_dtype)
+    only_cpu = all(parse_topology(topology).kind == "cpu" for topology in topologies)
+    dtypes = {}
+    for field, binding in (("dtype", "COMPUTE_DTYPE"), ("param_dtype", "PARAMETER_DTYPE")):
+        bound = macro(binding)
+        if flags.dtype:
+            bound = flags.dtype
+        elif bound == MACROS[binding] and not only_cpu:
+            bound = "bfloat16"
+        dtypes[field] = bound
+    return dataclasses.replace(config, **dtypes)
 
 
 def _mesh(flags: argparse.Namespace) -> MeshConfig | None:

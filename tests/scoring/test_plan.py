@@ -274,6 +274,18 @@ def test_the_command_prints_a_table_for_people(capsys, tmp_path):
     assert load_lengths(str(saved)).task == "mmlu_ul2"
 
 
+@pytest.mark.parametrize(
+    ("more", "bytes_of_a_weight"),
+    [([], 2), (["--dtype=float32"], 4), (["--topology=cpu:4"], 4)],
+    ids=["of the hardware", "asked for", "of a CPU"],
+)
+def test_data_types_are_those_of_the_hardware_unless_asked_for(more, bytes_of_a_weight, capsys):
+    arguments = ["--model=t5_small", "--task=mmlu", "--topology=v5e:2x2", "--mesh=4x1"]
+    assert command.run([*arguments, "--no_compile", "--json", *more]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["bytes_per_device"]["weights"] == bytes_of_a_weight * found["parameters"]
+
+
 def test_the_command_takes_gin(capsys, tmp_path):
     arguments = [
         *("--gin.MODEL=t5_small", "--gin.COMPUTE_DTYPE=bfloat16", "--gin.MESH_SHAPE=(4, 2)"),
