@@ -85,7 +85,11 @@ def compare(logits: jax.Array) -> dict[str, jax.Array]:
     """The divergences of `logits` [..., K, V], float32: js and tv [..., pairs], entropy and top
     [..., K]."""
     count, size = logits.shape[-2:]
-    log_p = logits - jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+    best = logits.max(axis=-1, keepdims=True)
+    # The maximum goes first, so that the log-probability of a sure token is not rounded as a
+    # logit of its size is.
+    log_p = logits - best
+    log_p = log_p - jnp.log(jnp.exp(log_p).sum(axis=-1, keepdims=True))
     p = jnp.exp(log_p)
     ones = jnp.ones(size, jnp.float32)
 
@@ -95,7 +99,6 @@ def compare(logits: jax.Array) -> dict[str, jax.Array]:
 
     numbers = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)
     # Not argmax: split over devices, a maximum and a minimum are two plain reductions.
-    best = logits.max(axis=-1, keepdims=True)
     top = jnp.where(logits == best, numbers, size).min(axis=-1)
     return {
         "js": _pairs(log_p, p, lambda lp, p, lq, q: 0.5 * total(_js_terms(lp, p, lq, q)), count),

@@ -120,10 +120,15 @@ class ReferenceT5:
 
     def target_log_probs(self, encoder: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """log p(targets[t] | encoder, targets[:t]) in nats, float64 [T]; start token 0."""
+        log_p = self.next_log_probs(encoder, targets[:-1])
+        return log_p[np.arange(len(targets)), targets]
+
+    def next_log_probs(self, encoder: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """log p(. | encoder, targets[:t]) for t = 0 .. len(targets), float64 [T + 1, V]."""
         c, p = self.config, self.params["decoder"]
         encoded = self.encoded(tuple(map(int, encoder)))
         table = self.params["token_embedder"]["embedding"]
-        x = table[np.concatenate([[0], targets[:-1]]).astype(int)]
+        x = table[np.concatenate([[0], targets]).astype(int)]
         added = bias(p["relpos_bias"]["rel_embedding"], len(x), len(x), bidirectional=False)
         added = added + np.where(np.tri(len(x)), 0.0, -np.inf)
         for number in range(c.decoder_layers):
@@ -140,8 +145,7 @@ class ReferenceT5:
         else:
             logits = x @ self.params["logits_dense"]["kernel"]
         top = logits.max(-1, keepdims=True)
-        normalizer = top[:, 0] + np.log(np.exp(logits - top).sum(-1))
-        return logits[np.arange(len(targets)), targets] - normalizer
+        return logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
 
     def candidate(self, encoder: np.ndarray, prefix: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Of the tokens of one candidate behind its prefix."""
