@@ -19,9 +19,11 @@ from collections.abc import Callable
 from typing import Any
 
 from mlm_consistency.cli.preemption import EXIT_PREEMPTED, Preempted
-from mlm_consistency.cli.process_config import ProcessConfig
+from mlm_consistency.cli.process_config import ProcessConfig, add_flags, process_config
 from mlm_consistency.cli.roll_call import End, RollCall, RunEndedError
 from mlm_consistency.errors import ConfigError, MlmConsistencyError
+
+__all__ = ["ProcessConfig", "Processes", "add_flags", "process_config", "start"]
 
 log = logging.getLogger(__name__)
 
