@@ -1,7 +1,9 @@
 """Run by the tests in processes of its own: restores a checkpoint and prints what it cost.
 
-python restore_process.py peak FOLDER
-python restore_process.py half FOLDER PORT PROCESS
+    python restore_process.py peak FOLDER ...
+    python restore_process.py half PORT PROCESS FOLDER ...
+
+One line of JSON a folder.
 """
 
 from __future__ import annotations
@@ -68,10 +70,15 @@ def peak(folder: str) -> dict[str, int]:
     }
 
 
-def half(folder: str, port: str, process: str) -> dict[str, int]:
-    """Restores this process's half of the model axis; compares it with the whole."""
+def connect(port: str, process: str) -> None:
+    """Makes this process one of two."""
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"127.0.0.1:{port}", 2, int(process))
+
+
+def half(folder: str) -> dict[str, int]:
+    """Restores this process's half of the model axis; compares it with the whole."""
+    BYTES_READ["all"] = 0
     mesh = Mesh(np.asarray(jax.devices()).reshape(1, 2), ("data", "model"))
     checkpoint = open_checkpoint(folder)
     config = architecture(checkpoint)
@@ -95,5 +102,8 @@ def half(folder: str, port: str, process: str) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    result = {"peak": peak, "half": half}[sys.argv[1]](*sys.argv[2:])
-    print(json.dumps(result))
+    command, arguments = sys.argv[1], sys.argv[2:]
+    if command == "half":
+        connect(arguments.pop(0), arguments.pop(0))
+    for folder in arguments:
+        print(json.dumps({"peak": peak, "half": half}[command](folder)))

@@ -142,14 +142,23 @@ def test_packed_trees(case, ids):
     model, config, params, _ = case
     first, second = ids[0][:, :20]
     x_0, a, b, c, d, e = 95, 11, 12, 13, 14, 15
-    encoder = np.concatenate([first, second[:9]])[None].astype(np.int32)
-    segments = np.concatenate([np.full(20, 1), np.full(9, 2)])[None].astype(np.int32)
-    tokens = np.array([[0, x_0, a, b, c, d, 0, x_0, a, e]], np.int32)
-    positions = np.array([[0, 1, 2, 3, 2, 3, 0, 1, 2, 2]], np.int32)
-    end = np.array([[6, 6, 4, 4, 6, 6, 10, 10, 9, 10]], np.int32)
-    trees = np.array([[1, 1, 1, 1, 1, 1, 2, 2, 2, 2]], np.int32)
+    tree = np.array(
+        [
+            [0, x_0, a, b, c, d, 0, x_0, a, e],
+            [0, 1, 2, 3, 2, 3, 0, 1, 2, 2],
+            [6, 6, 4, 4, 6, 6, 10, 10, 9, 10],
+            [1, 1, 1, 1, 1, 1, 2, 2, 2, 2],
+        ],
+        np.int32,
+    )
+    prompts = np.array([[*first, *second[:9]], [1] * 20 + [2] * 9], np.int32)
+    # In the shapes of the test above (padding after the row, and an empty row): compiled once.
+    encoder, segments = np.zeros((2, 2, ENCODER_LENGTH), np.int32)
+    encoder[0, :29], segments[0, :29] = prompts
+    rows = np.zeros((4, 2, DECODER_LENGTH), np.int32)
+    rows[:, 0, :10] = tree
+    tokens, positions, end, trees = rows
     _, _, log_probs = ours(config, params, encoder, segments, tokens, positions, end, trees)
-
     log_probs = np.asarray(log_probs)
 
     def packed(*edges):
