@@ -128,7 +128,11 @@ def score(
             **dataclasses.asdict(shape),
             "examples_per_shard": config.packing.examples_per_shard,
         },
-        settings={"family": config.family, "param_dtype": config.param_dtype},
+        settings={
+            "family": config.family,
+            "param_dtype": config.param_dtype,
+            "divergence": config.divergence,
+        },
         versions=installed_versions(),
         revision=source_revision(),
         device=f"{len(jax.devices())} x {jax.devices()[0].device_kind}",
@@ -148,6 +152,7 @@ def score(
     done = sum(min(before[name] * per_shard, entries[name].examples) for name in entries)
 
     # ---- the loop: step after step, shard after shard -----------------------------------------
+    from mlm_consistency.scoring.divergence import DivergenceStep
     from mlm_consistency.scoring.loop import ScoringLoop
     from mlm_consistency.scoring.step import make_step
 
@@ -155,8 +160,13 @@ def score(
     if done < total:
         if params is None:
             params = load_weights(checkpoint, model, mesh, config, quiet=not team.leads)
-        step = make_step(model, mesh)
-        loop = ScoringLoop(step, params, shape, mesh, vocabulary.pad_id, per_shard, team.stop)
+        count, divergence = len(config.conditionals), None
+        if config.divergence and count > 1:
+            divergence = DivergenceStep(model, mesh, count, per_shard)
+        loop = ScoringLoop(
+            make_step(model, mesh, with_states=divergence is not None),
+            params, shape, mesh, vocabulary.pad_id, per_shard, team.stop, divergence,
+        )  # fmt: skip
         lanes = lanes_of(mesh)
         with (
             on_sigterm(team.stop.set),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ MACROS: dict[str, Any] = {
     "OUTPUT_DIR": None,
     "MESH_SHAPE": (0, 1),
     "SHARD_WEIGHTS_OVER_DATA": False,
+    "DIVERGENCE": True,
     "COMPUTE_DTYPE": "float32",
     "PARAMETER_DTYPE": "float32",
     "COMPILATION_CACHE": "beside",
@@ -61,6 +63,7 @@ class ScoreConfig:
       beams: how candidates are searched for, where a task has none of its own.
       dtype: of activations.
       param_dtype: of weights.
+      divergence: compare the conditionals' first tokens over the whole vocabulary.
       compilation_cache: folder of JAX's persistent cache; "beside": in the folder that holds the
         run folder; "": off.
     """
@@ -79,6 +82,7 @@ class ScoreConfig:
     beams: BeamConfig = dataclasses.field(default_factory=BeamConfig)
     dtype: str = "float32"
     param_dtype: str = "float32"
+    divergence: bool = True
     compilation_cache: str = "beside"
 
 
@@ -128,7 +132,8 @@ def macro(name: str, required_by: str = "") -> Any:
     Raises:
       ConfigError: if `required_by` a command and not given.
     """
-    value = gin.query_parameter(f"%{name}")
+    # A copy, because gin reads references (`OUTPUT_DIR = %NAME`) where it copies.
+    value = copy.deepcopy(gin.query_parameter(f"%{name}"))
     if value is None and required_by:
         raise ConfigError(
             f"{name} is not set, and {required_by} needs it: put it in a gin file or give "
@@ -215,8 +220,10 @@ def score_config() -> ScoreConfig:
         isinstance(shape, tuple | list) and len(shape) == 2 and all(type(n) is int for n in shape)
     ):
         raise ConfigError(f"MESH_SHAPE must be (data, model), came {shape!r}")
-    if not isinstance(split, bool):
-        raise ConfigError(f"SHARD_WEIGHTS_OVER_DATA must be True or False, came {split!r}")
+    divergence = macro("DIVERGENCE")
+    for name, value in (("SHARD_WEIGHTS_OVER_DATA", split), ("DIVERGENCE", divergence)):
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name} must be True or False, came {value!r}")
     model_name = macro("MODEL")
     checkpoint = macro("CHECKPOINT_PATH", "score")
     dtype, param_dtype = macro("COMPUTE_DTYPE"), macro("PARAMETER_DTYPE")
@@ -237,5 +244,6 @@ def score_config() -> ScoreConfig:
         beams=beam_config(),
         dtype=dtype,
         param_dtype=param_dtype,
+        divergence=divergence,
         compilation_cache=macro("COMPILATION_CACHE") or "",
     )

@@ -1,6 +1,7 @@
 """What was measured: Parquet shards and a manifest, written atomically, resumable, versioned.
 
 - schema: the columns of a shard, and scored examples in that form
+- divergences: how far apart the conditionals are over the whole vocabulary, as records
 - manifest: what a run was made of; what must be equal for a run to be resumed
 - environment: versions and the source's revision, for the manifest
 - layout: the names of the files in a run folder

@@ -4,6 +4,7 @@ RUN/config.gin
 RUN/manifest.json
 RUN/records/TASK-00000-of-00007.scores.parquet
 RUN/records/TASK-00000-of-00007.examples.parquet
+RUN/records/TASK-00000-of-00007.divergences.parquet   where the run has them
 RUN/records/origin-PROCESS-START.json     while a run is under way: who wrote which shard
 RUN/summary.json, RUN/figures/, RUN/report.html
 """
@@ -34,6 +35,11 @@ def scores_name(task: str, shard: int, shards: int) -> str:
 def examples_name(task: str, shard: int, shards: int) -> str:
     """File name of the examples of one shard, `shard` counted from 0."""
     return f"{_shard_stem(task, shard, shards)}.examples.parquet"
+
+
+def divergences_name(task: str, shard: int, shards: int) -> str:
+    """File name of the divergences of one shard, `shard` counted from 0."""
+    return f"{_shard_stem(task, shard, shards)}.divergences.parquet"
 
 
 def parse_scores_name(name: str) -> tuple[str, int, int] | None:

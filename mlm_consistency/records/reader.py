@@ -7,11 +7,14 @@ Other tools read the same files directly: `polars.read_parquet("RUN/records/*.sc
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 
 from mlm_consistency.errors import RecordsError
 from mlm_consistency.records import layout, storage, verify
+from mlm_consistency.records.divergences import DIVERGENCES_SCHEMA, has_divergences
 from mlm_consistency.records.manifest import Manifest
 from mlm_consistency.records.schema import EXAMPLES_SCHEMA, SCORES_SCHEMA
 from mlm_consistency.tables import unknown_name
@@ -49,22 +52,43 @@ class Run:
         """A row for each example, in order; columns in schema.py."""
         return self._table(task, 1)
 
+    @property
+    def has_divergences(self) -> bool:
+        """Whether the run compared its conditionals over the whole vocabulary."""
+        return has_divergences(self.manifest)
+
+    def divergences(self, task: str) -> pa.Table:
+        """A row for each (example, pair of conditionals), in order; columns in divergences.py.
+
+        Raises:
+          RecordsError: where the run has none.
+        """
+        if not self.has_divergences:
+            raise RecordsError(
+                f"{self.folder} has no divergences over the whole vocabulary: score with "
+                "DIVERGENCE = True and two conditionals or more, into another OUTPUT_DIR"
+            )
+        return self._read(task, verify.read_divergences, DIVERGENCES_SCHEMA)
+
     def _table(self, task: str, which: int) -> pa.Table:
+        def read(*shard: Any) -> pa.Table:
+            return verify.read_shard(*shard)[which]
+
+        return self._read(task, read, (SCORES_SCHEMA, EXAMPLES_SCHEMA)[which])
+
+    def _read(self, task: str, read: Callable[..., pa.Table], schema: pa.Schema) -> pa.Table:
         if task not in self.shards:
             raise unknown_name("task of the run", task, self.shards)
         records = storage.join(self.folder, layout.RECORDS)
         try:
-            tables = [
-                verify.read_shard(records, self.manifest, task, shard)[which]
-                for shard in self.shards[task]
-            ]
+            tables = [read(records, self.manifest, task, shard) for shard in self.shards[task]]
         except FileNotFoundError as error:
             raise RecordsError(
                 f"{error.filename or error}: the shard was there when the run was opened and is "
                 "gone now; give the score command again to score it anew"
             ) from error
         if not tables:
-            return (SCORES_SCHEMA, EXAMPLES_SCHEMA)[which].empty_table()
+            return schema.empty_table()
         return pa.concat_tables(tables).unify_dictionaries()
 
 

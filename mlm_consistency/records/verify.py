@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mlm_consistency.errors import RecordsError
-from mlm_consistency.records import layout, parquet, schema, storage
+from mlm_consistency.records import divergences, layout, parquet, schema, storage
 from mlm_consistency.records.manifest import Manifest
 
 _KEYS = ["task", "example_index", "example_id", "conditional", "candidate"]
 
 
 def finished_shards(folder: str, manifest: Manifest, task: str) -> set[int]:
-    """The shards of a task whose two files are there.
+    """The shards of a task whose files are all there.
 
     Raises:
       RecordsError: where a file belongs to another number of shards or to another configuration,
@@ -39,8 +39,11 @@ def finished_shards(folder: str, manifest: Manifest, task: str) -> set[int]:
                 f"{storage.join(folder, name)} is a shard of {shards}, but the run cuts task "
                 f"{task!r} into {entry.shards}: move it out of the run folder"
             )
-        # The examples are published first; without them the shard is not whole.
-        if layout.examples_name(task, shard, shards) in names:
+        # The others are published first; without them the shard is not whole.
+        needed = {layout.examples_name(task, shard, shards)}
+        if divergences.has_divergences(manifest):
+            needed.add(layout.divergences_name(task, shard, shards))
+        if needed <= names:
             finished.add(shard)
     return finished
 
@@ -52,7 +55,7 @@ def _rows_of(
 
     def refuse(what: str) -> RecordsError:
         return RecordsError(
-            f"{name}: {what}. Remove this shard's two files and give the score command again."
+            f"{name}: {what}. Remove this shard's files and give the score command again."
         )
 
     index = examples["example_index"].to_numpy()
@@ -116,6 +119,21 @@ def read_shard(
     return tables[0], tables[1]
 
 
+def read_divergences(
+    folder: str, manifest: Manifest, task: str, shard: int, *, keys_only: bool = False
+) -> pa.Table:
+    """The divergences of one shard of a run that has them."""
+    name = layout.divergences_name(task, shard, manifest.tasks[task].shards)
+    path = storage.join(folder, name)
+    return parquet.from_bytes(
+        storage.read_bytes(path),
+        divergences.DIVERGENCES_SCHEMA,
+        path,
+        fingerprint=manifest.fingerprint_digest(),
+        columns=divergences.KEYS if keys_only else None,
+    )
+
+
 def _shards(folder: str, manifest: Manifest, task: str) -> Iterator[tuple[str, pa.Table, pa.Table]]:
     for shard in range(manifest.tasks[task].shards):
         name = layout.scores_name(task, shard, manifest.tasks[task].shards)
@@ -141,8 +159,12 @@ def verify(folder: str, manifest: Manifest) -> dict[str, int]:
             )
         seen = np.zeros(entry.examples, np.int64)
         identifiers: dict[str, str] = {}
-        for name, scores, examples in _shards(folder, manifest, task):
+        for shard, (name, scores, examples) in enumerate(_shards(folder, manifest, task)):
             index = _rows_of(scores, examples, list(manifest.conditionals), name)
+            if divergences.has_divergences(manifest):
+                table = read_divergences(folder, manifest, task, shard, keys_only=True)
+                name = layout.divergences_name(task, shard, entry.shards)
+                divergences.check_rows(table, index, manifest.conditionals, name)
             if len(index) and (index.min() < 0 or index.max() >= entry.examples):
                 raise RecordsError(
                     f"{name}: example {index.max()} of task {task!r}, which has {entry.examples}"

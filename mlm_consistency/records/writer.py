@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 
 from mlm_consistency.errors import RecordsError
 from mlm_consistency.records import layout, parquet, schema, storage, verify
+from mlm_consistency.records.divergences import divergences_table, has_divergences
 from mlm_consistency.records.manifest import Manifest, differences
 from mlm_consistency.records.origins import Origin, gather, note_paths, timestamp
 
@@ -84,7 +85,8 @@ class RunWriter:
         return set(self._finished[task])
 
     def write(self, shard: schema.ScoredExamples, vocabulary: schema.Pieces) -> None:
-        """Publishes one shard: its examples, then its scores, each whole or not at all.
+        """Publishes one shard: its examples, its divergences where the run has them, then its
+        scores, each whole or not at all.
 
         Raises:
           ScoringError: where a score is not finite; names example and conditional.
@@ -98,13 +100,14 @@ class RunWriter:
             )
         digest = self.manifest.fingerprint_digest()
         names = shard.task, shard.shard, entry.shards
-        scores = schema.scores_table(shard, self.manifest.conditionals)
-        examples = schema.examples_table(shard, vocabulary)
+        conditionals = self.manifest.conditionals
+        scores = schema.scores_table(shard, conditionals)
+        tables = {layout.examples_name(*names): schema.examples_table(shard, vocabulary)}
+        if has_divergences(self.manifest):
+            tables[layout.divergences_name(*names)] = divergences_table(shard, conditionals)
+        tables[layout.scores_name(*names)] = scores  # last: with it the shard is whole
         self._origin.announce(shard.task, shard.shard)
-        for name, table in (
-            (layout.examples_name(*names), examples),
-            (layout.scores_name(*names), scores),
-        ):
+        for name, table in tables.items():
             storage.publish(storage.join(self.records, name), parquet.to_bytes(table, digest))
         self._finished[shard.task].add(shard.shard)
 
