@@ -13,7 +13,7 @@
 #            python3.11, python3
 #   VENV     where the environment lives; by default .venv in the repository
 # Set unless they are set already: JAX_PLATFORMS=cpu (no accelerator is taken by accident) and
-# TF_CPP_MIN_LOG_LEVEL=2.
+# TF_CPP_MIN_LOG_LEVEL=3.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 # shellcheck source=launch/commands.sh
@@ -24,7 +24,7 @@ case "$VENV" in
   *) VENV="$PWD/$VENV" ;;
 esac
 export JAX_PLATFORMS="${JAX_PLATFORMS-cpu}"
-export TF_CPP_MIN_LOG_LEVEL="${TF_CPP_MIN_LOG_LEVEL-2}"
+export TF_CPP_MIN_LOG_LEVEL="${TF_CPP_MIN_LOG_LEVEL-3}"
 
 PYTHON_PROBE='
 import sys
