@@ -229,7 +229,8 @@ def _join(config: ProcessConfig, team: Processes) -> None:
     roll_call = RollCall(index, count, team.stop.set)
     # The port of the roll call travels through JAX's service, which every process has reached.
     key = "mlm_consistency/roll_call"
-    client, host = global_state.client, global_state.coordinator_address.rpartition(":")[0]
+    client: Any = global_state.client
+    host = str(global_state.coordinator_address).rpartition(":")[0]
     if index == 0:
         listener, port = roll_call.listen()
         client.key_value_set(key, str(port))

@@ -25,6 +25,8 @@ from pathlib import Path
 
 from command_line import arguments
 
+from mlm_consistency.records import open_run
+
 HEAVY = (
     "jax", "flax.linen", "tensorstore", "pyarrow.parquet", "mlm_consistency.cli.score",
     "mlm_consistency.checkpoints.restore", "mlm_consistency.checkpoints.t5x",
@@ -120,7 +122,11 @@ class Team:
         prepare: Prepare | None = None,
     ) -> None:
         self.flags = arguments(
-            folder, OUTPUT_DIR=run, MESH_SHAPE=mesh, packing__examples_per_shard=4
+            folder,
+            OUTPUT_DIR=run,
+            MESH_SHAPE=mesh,
+            packing__examples_per_shard=4,
+            packing__row_lengths="(192,)",
         )
         devices = 1 if mesh == ALONE else DEVICES
         self.run, self.count, self.per_process = run, count, devices // count
@@ -188,22 +194,45 @@ def report(**values) -> None:
     print(json.dumps(values), flush=True)
 
 
-def chaos(folder: Path, moments: int, duration: float, seed: int = 0) -> None:
-    """One run on one mesh, in 1, 2 or 4 processes; one of them is ended at a random moment.
+def lives(team: Team) -> bool:
+    """Whether no process of the team has ended yet."""
+    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return not any(os.waitid(os.P_PID, pid, options) for pid in team.pids)
 
-    Args:
-      duration: of a whole run, in seconds.
+
+def random_moment(rng: random.Random, team: Team) -> None:
+    """Waits until a moment of the run, whatever the speed of this machine just now.
+
+    One in four lies in the start; the others a little after one of the next files has come.
     """
+
+    def files() -> int:
+        return len(list(team.run.glob("records/*")))
+
+    if rng.random() < 0.25:
+        time.sleep(rng.uniform(0, 3))
+        return
+    until = files() + rng.randint(1, 8)
+    while lives(team) and files() < until:
+        time.sleep(0.002)
+    time.sleep(rng.uniform(0, 0.1))
+
+
+def chaos(folder: Path, moments: int, seed: int = 0) -> None:
+    """Runs on one mesh, in 1, 2 or 4 processes, one of which is ended at a random moment; again
+    and again until the run is complete, and then the next run."""
     rng = random.Random(seed)
-    run = folder / "chaos"
-    starts = []
+    runs, starts = [folder / "chaos_0"], []
     for _ in range(moments):
-        team = Team(folder, run, rng.choice([1, 2, 2, 4] if moments > 9 else [1, 2]))
-        time.sleep(rng.uniform(0.1, 1.0) * duration)
+        if (runs[-1] / "manifest.json").exists() and open_run(runs[-1], True).complete:
+            runs.append(folder / f"chaos_{len(runs)}")
+        team = Team(folder, runs[-1], rng.choice([1, 2, 2, 4] if moments > 9 else [1, 2]))
+        random_moment(rng, team)
         number = rng.choice([signal.SIGKILL, signal.SIGTERM])
         team.signal(rng.randrange(team.count), number)
         starts.append({**wait(team), "signal": number.name})
-    report(trial="chaos", run=str(run), starts=starts, last=wait(Team(folder, run, 2)))
+    last = wait(Team(folder, runs[-1], 2))
+    report(trial="chaos", runs=[str(run) for run in runs], starts=starts, last=last)
 
 
 def main(folder: Path, moments: int, what: str) -> None:
@@ -213,27 +242,26 @@ def main(folder: Path, moments: int, what: str) -> None:
 
     def trial(
         name: str, count: int, again: int = 0, mesh: str = DATA, other: str = "", **options
-    ) -> float:
+    ) -> None:
         run = folder / name.replace(" ", "_")
         first = wait(Team(folder, run, count, mesh, **options))
         whole = sorted(int(p.name.split("-")[1]) for p in run.glob("records/*.scores.parquet"))
         second = wait(Team(folder, run, again, other or mesh)) if again else None
         report(trial=name, run=str(run), first=first, whole=whole, second=second)
-        return first["seconds"]
 
-    duration = trial("one process", 1)
+    trial("one process", 1)
     if what == "chaos":
-        chaos(folder, moments, duration)
+        chaos(folder, moments)
         return
     trial("one process, model axis", 1, mesh=BOTH)
-    duration = trial("two processes", 2)
-    trial("model axis, process 2 killed", 4, 4, BOTH, prepare=kill_at_step(2, 4, signal.SIGKILL))
+    trial("two processes", 2)
+    trial("model axis, process 2 killed", 4, 2, BOTH, prepare=kill_at_step(2, 4, signal.SIGKILL))
     trial("process 1 killed", 2, 4, prepare=kill_at_step(1, 2, signal.SIGKILL))
     trial("process 0 killed", 2, 1, prepare=kill_at_step(0, 3, signal.SIGKILL), other=ALONE)
     trial("process 1 preempted", 2, 1, prepare=kill_at_step(1, 3, signal.SIGTERM))
     trial("data damaged in process 1", 2, prepare=fail_in_survey(1))
     trial("disk of process 1 full", 2, 1, prepare=full_disk(1))
-    chaos(folder, moments, duration)
+    chaos(folder, moments)
 
 
 if __name__ == "__main__":

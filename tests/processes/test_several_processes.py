@@ -122,7 +122,8 @@ def test_a_restart_in_another_number_of_processes_is_told(trials):
 
 
 def test_with_a_model_axis_across_processes_one_of_each_lane_writes(trials):
-    assert {o["process"] for o in origins(trials["model axis, process 2 killed"])} == {0, 2}
+    first = [o for o in origins(trials["model axis, process 2 killed"]) if o["processes"] == 4]
+    assert {o["process"] for o in first} == {0, 2}
 
 
 def test_one_is_preempted_and_all_say_start_again(trials):
@@ -178,9 +179,11 @@ def check_random_moments(trial: dict, unbroken: dict, moments: int) -> None:
         # 0: the run had ended before its signal came.
         assert set(start["statuses"]) <= {0, 75, KILLED}, start["said"]
         assert start["apart"] < 60
+    assert {status for start in trial["starts"] for status in start["statuses"]} > {0}
     ended_well(trial["last"])
-    assert bytes_of(trial) == bytes_of(unbroken)
-    origins(trial)
+    for run in trial["runs"]:
+        assert bytes_of({"run": run}) == bytes_of(unbroken)
+        origins({"run": run})
 
 
 def test_ended_at_random_moments(trials):
