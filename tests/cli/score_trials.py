@@ -35,30 +35,36 @@ def die(number: signal.Signals) -> None:
     time.sleep(0.2 if number == signal.SIGTERM else 60)  # SIGTERM comes back to a handler
 
 
-def at_call(owner: object, name: str, count: int, number: signal.Signals) -> None:
-    """Makes this process send itself a signal before the n-th call of owner.name."""
+def at_call(
+    owner: object,
+    name: str,
+    count: int,
+    number: signal.Signals,
+    counts: Callable[..., bool] = lambda *args: True,
+) -> None:
+    """Makes this process send itself a signal before the n-th call of owner.name that counts."""
     real, done = getattr(owner, name), 0
 
     def call(*args, **kwargs):
         nonlocal done
-        done += 1
-        if done == count:
+        done += counts(*args)
+        if done == count and counts(*args):
             die(number)
         return real(*args, **kwargs)
 
     setattr(owner, name, call)
 
 
-def at_step(count: int, number: signal.Signals) -> None:
-    """Before the n-th step that is sent to the device."""
+def at_shard(count: int, number: signal.Signals) -> None:
+    """Before the first step of the n-th shard that this start scores."""
     from mlm_consistency.scoring import loop
 
-    at_call(loop.ScoringLoop, "_global", count, number)
+    at_call(loop.ScoringLoop, "_compute", count, number)
 
 
 def at_publication(count: int, number: signal.Signals) -> None:
-    """Before the n-th file is renamed into its place."""
-    at_call(os, "replace", count, number)
+    """Before the n-th file of scores is renamed into its place; its examples are there."""
+    at_call(os, "replace", count, number, lambda old, new: new.endswith(".scores.parquet"))
 
 
 def while_loading(count: int, number: signal.Signals) -> None:
@@ -75,26 +81,25 @@ def while_surveying(count: int, number: signal.Signals) -> None:
     at_call(SentencePieceVocabulary, "encode", count, number)
 
 
-def before_complete(count: int, number: signal.Signals) -> None:
+def before_complete(number: signal.Signals) -> None:
     """When every shard is written and nothing has been verified."""
     from mlm_consistency.records import writer
 
-    at_call(writer.verify, "verify", count, number)
+    at_call(writer.verify, "verify", 1, number)
 
 
-# The manifest, config.gin, then note, examples and scores of each shard are renamed into place.
-KILLED: dict[str, Callable[[], None]] = {
-    "loading": lambda: while_loading(3, signal.SIGKILL),
-    "first step": lambda: at_step(1, signal.SIGKILL),
-    "between examples and scores": lambda: at_publication(2 + 3 * 2, signal.SIGKILL),
-    "last publication": lambda: at_publication(2 + 3 * SHARDS, signal.SIGKILL),
-    "before complete": lambda: before_complete(1, signal.SIGKILL),
+# Each chain is one run: the starts in turn, with the shards that are whole when each has ended.
+KILLED: dict[str, tuple[Callable[[], None], int]] = {
+    "first shard": (lambda: at_shard(1, signal.SIGKILL), 0),
+    "between examples and scores": (lambda: at_publication(2, signal.SIGKILL), 1),
+    "last publication": (lambda: at_publication(5, signal.SIGKILL), 5),
+    "before complete": (lambda: before_complete(signal.SIGKILL), 6),
 }
-PREEMPTED: dict[str, Callable[[], None]] = {
-    "surveying": lambda: while_surveying(20, signal.SIGTERM),
-    "loading": lambda: while_loading(3, signal.SIGTERM),
-    "step of the third shard": lambda: at_step(6, signal.SIGTERM),
-    "publishing": lambda: at_publication(2 + 3 * 4, signal.SIGTERM),
+PREEMPTED: dict[str, tuple[Callable[[], None], int]] = {
+    "surveying": (lambda: while_surveying(20, signal.SIGTERM), 0),
+    "loading": (lambda: while_loading(3, signal.SIGTERM), 0),
+    "third shard": (lambda: at_shard(3, signal.SIGTERM), 2),
+    "publishing": (lambda: at_publication(2, signal.SIGTERM), 4),
 }
 
 
@@ -129,43 +134,39 @@ def report(**values) -> None:
     print(json.dumps(values), flush=True)
 
 
-def trial(folder: Path, kind: str, name: str, prepare: Callable[[], None]) -> None:
-    run = folder / f"{kind}_{name.replace(' ', '_')}"
+def chain(folder: Path, kind: str, trials: dict[str, tuple[Callable[[], None], int]]) -> None:
+    """One run, ended at each point in turn and started again."""
+    run = folder / kind
     flags = arguments(folder, OUTPUT_DIR=run)
-    first = ended(start(flags, prepare))
-    whole = shards_in(run)
-    report(
-        trial=kind, name=name, run=str(run), first=first, whole=whole, second=ended(start(flags))
-    )
+    for name, (prepare, _) in trials.items():
+        status = ended(start(flags, prepare))
+        report(trial=kind, name=name, status=status, whole=shards_in(run))
+    report(trial=kind, name="to the end", status=ended(start(flags)), whole=shards_in(run))
 
 
-def chaos(folder: Path, kills: int, seed: int = 0) -> None:
+def chaos(folder: Path, kills: int, duration: float, seed: int = 0) -> None:
     """One run, ended at random moments until it has been ended often enough, then left alone."""
     rng = random.Random(seed)
-    run = folder / "chaos"
-    flags = arguments(folder, OUTPUT_DIR=run)
-    began = time.monotonic()
-    ended(start(arguments(folder, OUTPUT_DIR=folder / "timed")))
-    duration = time.monotonic() - began
-    statuses = []
+    flags = arguments(folder, OUTPUT_DIR=folder / "chaos")
     for _ in range(kills):
         pid = start(flags)
         time.sleep(rng.uniform(0.1, 0.9) * duration)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, rng.choice([signal.SIGKILL, signal.SIGTERM]))
-        statuses.append(ended(pid))
-    report(trial="chaos", run=str(run), statuses=statuses, last=ended(start(flags)))
+        report(trial="chaos", name="random", status=ended(pid))
+    report(trial="chaos", name="to the end", status=ended(start(flags)))
 
 
 def main(folder: Path, kills: int) -> None:
     for module in HEAVY:
         importlib.import_module(module)
-    report(trial="unbroken", first=ended(start(arguments(folder, OUTPUT_DIR=folder / "unbroken"))))
-    for name, prepare in KILLED.items():
-        trial(folder, "killed", name, prepare)
-    for name, prepare in PREEMPTED.items():
-        trial(folder, "preempted", name, prepare)
-    chaos(folder, kills)
+    began = time.monotonic()
+    status = ended(start(arguments(folder, OUTPUT_DIR=folder / "unbroken")))
+    duration = time.monotonic() - began
+    report(trial="unbroken", name="to the end", status=status)
+    chain(folder, "killed", KILLED)
+    chain(folder, "preempted", PREEMPTED)
+    chaos(folder, kills, duration)
 
 
 if __name__ == "__main__":

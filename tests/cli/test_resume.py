@@ -29,7 +29,7 @@ from mlm_consistency.cli.main import main
 from mlm_consistency.records import open_run
 
 HERE = Path(__file__).parent
-KILLS = int(os.environ.get("MLM_CONSISTENCY_CHAOS_KILLS", "4"))
+KILLS = int(os.environ.get("MLM_CONSISTENCY_CHAOS_KILLS", "3"))
 ENVIRONMENT = {
     **os.environ,
     "JAX_PLATFORMS": "cpu",
@@ -55,7 +55,7 @@ def trials(folder):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert lines[0] == {"trial": "unbroken", "first": 0}, done.stderr
+    assert lines[0]["status"] == 0, done.stderr
     return lines, record_bytes(folder / "unbroken")
 
 
@@ -70,42 +70,38 @@ def check_complete(run: Path, unbroken: dict[str, bytes]) -> None:
 
 def test_the_unbroken_run_is_whole(folder, trials):
     _, unbroken = trials
-    assert len(unbroken) == 2 * score_trials.SHARDS
+    kinds = {name.split(".", 1)[1] for name in unbroken}
+    assert {"scores.parquet", "examples.parquet"} <= kinds
+    assert len(unbroken) == len(kinds) * score_trials.SHARDS, "nothing but shards"
     check_complete(folder / "unbroken", unbroken)
 
 
-@pytest.mark.parametrize("name", score_trials.KILLED)
-def test_killed_and_started_again(trials, name):
+@pytest.mark.parametrize(
+    ("kind", "chain", "status"),
+    [
+        ("killed", score_trials.KILLED, -signal.SIGKILL),
+        # The status that launchers take as: start again.
+        ("preempted", score_trials.PREEMPTED, 75),
+    ],
+)
+def test_ended_in_turn_and_started_again(folder, trials, kind, chain, status):
     lines, unbroken = trials
-    (line,) = [entry for entry in lines if (entry["trial"], entry.get("name")) == ("killed", name)]
-    assert line["first"] == -signal.SIGKILL
-    expected = {
-        "loading": 0, "first step": 0, "between examples and scores": 1,
-        "last publication": score_trials.SHARDS - 1, "before complete": score_trials.SHARDS,
-    }  # fmt: skip
-    assert line["whole"] == expected[name], "at most the shard in work is lost"
-    assert line["second"] == 0
-    check_complete(Path(line["run"]), unbroken)
+    *found, last = [line for line in lines if line["trial"] == kind]
+    assert [line["name"] for line in found] == list(chain)
+    for line, (_, whole) in zip(found, chain.values(), strict=True):
+        assert line["status"] == status, line
+        assert line["whole"] == whole, f"{line}: at most the shard in work is lost"
+    assert (last["status"], last["whole"]) == (0, score_trials.SHARDS)
+    check_complete(folder / kind, unbroken)
 
 
-@pytest.mark.parametrize("name", score_trials.PREEMPTED)
-def test_preempted_and_started_again(trials, name):
+def test_ended_at_random_moments(folder, trials):
     lines, unbroken = trials
-    (line,) = [e for e in lines if (e["trial"], e.get("name")) == ("preempted", name)]
-    assert line["first"] == 75, "the status that launchers take as: start again"
-    assert line["whole"] < score_trials.SHARDS
-    assert line["second"] == 0
-    check_complete(Path(line["run"]), unbroken)
-
-
-def test_ended_at_random_moments(trials):
-    lines, unbroken = trials
-    line = lines[-1]
-    assert len(line["statuses"]) == KILLS
-    # 0: the run had ended before its signal came.
-    assert set(line["statuses"]) <= {0, 75, -signal.SIGKILL}
-    assert line["last"] == 0
-    check_complete(Path(line["run"]), unbroken)
+    *statuses, last = [line["status"] for line in lines if line["trial"] == "chaos"]
+    assert len(statuses) == KILLS
+    assert set(statuses) <= {0, 75, -signal.SIGKILL}, "0: it had ended before its signal came"
+    assert last == 0
+    check_complete(folder / "chaos", unbroken)
 
 
 def test_the_command_itself(folder, tmp_path):
