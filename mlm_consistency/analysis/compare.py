@@ -8,6 +8,7 @@ said to be unpaired: independent resamples, and Fisher's exact test.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Sequence
@@ -135,6 +136,21 @@ class Comparison:
     reduction: str
 
 
+def _told_apart(found: Sequence[tuple[str, Entrant]]) -> list[Entrant]:
+    """The entrants; those of equal names (folders of one name in two places) with their source."""
+    names = collections.Counter(entrant.name for _, entrant in found)
+    entrants = [
+        entrant
+        if names[entrant.name] == 1
+        else dataclasses.replace(entrant, name=f"{entrant.name} ({source})")
+        for source, entrant in found
+    ]
+    for name, count in collections.Counter(entrant.name for entrant in entrants).items():
+        if count > 1:
+            raise AnalysisError(f"{name} is named {count} times: name each entrant once")
+    return entrants
+
+
 def compare(
     sources: Sequence[str],
     token_reduction: str = "mean",
@@ -147,12 +163,12 @@ def compare(
     """Compares two or more entrants, each with each; p-values adjusted by Holm over all pairs.
 
     Raises:
-      AnalysisError: where there are fewer than two entrants.
+      AnalysisError: where there are fewer than two entrants, or one is named twice.
       RecordsError: where a source is no run, or one that is not complete.
     """
-    entrants = [
-        entrant for s in sources for entrant in read_entrants(s, token_reduction, reduction)
-    ]
+    entrants = _told_apart(
+        [(s, entrant) for s in sources for entrant in read_entrants(s, token_reduction, reduction)]
+    )
     if len(entrants) < 2:
         raise AnalysisError(
             f"a comparison needs two entrants, {', '.join(sources) or 'nothing'} gives "

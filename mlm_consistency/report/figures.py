@@ -46,6 +46,18 @@ def _figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def styled_figure(width: float, height: float, draw: Callable[[Any], None]) -> Any:
+    """A figure of that size in inches, drawn under this module's style and laid out once."""
+    import matplotlib
+
+    with matplotlib.rc_context(_STYLE):
+        figure = _figure(width, height)
+        draw(figure)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+    return figure
+
+
 def _styled(draw: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
     """Draws under this module's style, and lays the figure out once for all formats."""
 

@@ -36,8 +36,9 @@ from mlm_consistency.models.t5 import T5
 from mlm_consistency.scoring.lanes import lanes_of
 from mlm_consistency.scoring.mesh import DATA, RULES, activation_constraint, batch_sharding
 
-# Entries [e, K, V] of one call on a slot, 64 MiB of float32; and the most examples of a call.
-LARGEST_CALL = 2**24
+# Entries [e, K, V] of one call on a slot: 64 MiB of float32, or what a CPU's caches hold; and the
+# most examples of a call.
+LARGEST_CALL, LARGEST_CALL_OF_CPU = 2**24, 2**20
 MOST_EXAMPLES = 32
 TINIEST = 1e-37  # keeps log(m) finite where both distributions underflow
 
@@ -62,10 +63,12 @@ class Divergences:
     top: np.ndarray
 
 
-def examples_of_a_call(conditionals: int, vocabulary: int, examples_per_shard: int) -> int:
-    """Examples that a slot compares at a time. The mesh has no say, so that the same numbers come
-    out, to the bit, however many devices share the work."""
-    fits = LARGEST_CALL // (conditionals * vocabulary)
+def examples_of_a_call(
+    conditionals: int, vocabulary: int, examples_per_shard: int, entries: int = LARGEST_CALL
+) -> int:
+    """Examples that a slot compares at a time, `entries` [e, K, V] at most. The mesh has no say,
+    so that the same numbers come out, to the bit, however many devices share the work."""
+    fits = entries // (conditionals * vocabulary)
     return max(1, min(MOST_EXAMPLES, examples_per_shard, fits))
 
 
@@ -161,7 +164,13 @@ class DivergenceStep:
         examples_per_shard: of the run.
         """
         self.mesh, self.lanes, self.conditionals = mesh, lanes_of(mesh), conditionals
-        self.examples = examples_of_a_call(conditionals, config.vocab_size, examples_per_shard)
+        on_cpu = mesh.devices.flat[0].platform == "cpu"
+        self.examples = examples_of_a_call(
+            conditionals,
+            config.vocab_size,
+            examples_per_shard,
+            LARGEST_CALL_OF_CPU if on_cpu else LARGEST_CALL,
+        )
         self._sharding = batch_sharding(mesh)
         self._pick = jax.jit(pick_states, out_shardings=self._sharding)
         self.step = jax.jit(

@@ -121,6 +121,7 @@ def test_who_leaves_in_time_is_not_ended(team, monkeypatch):
     assert not members[0].ended.wait(2.3)
 
 
+@pytest.mark.slow  # by the clock: it needs cores of its own
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_process_that_vanishes_ends_the_others_with_75(team, lost):
     members = team(3)

@@ -21,6 +21,9 @@ from command_line import record_bytes, save_checkpoint, write_questions
 
 from mlm_consistency.records import open_run
 
+# Real processes that watch one another by the clock: they need cores of their own.
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 MOMENTS = 4
 MANY_MOMENTS = int(os.environ.get("MLM_CONSISTENCY_CHAOS", "0"))

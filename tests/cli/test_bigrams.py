@@ -1,0 +1,84 @@
+"""`bigrams` from the command's arguments to its files, with a model of either family."""
+
+from __future__ import annotations
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mlm_consistency.analysis.diagnose import diagnose
+from mlm_consistency.checkpoints.bert_weights import save_bert
+from mlm_consistency.cli.bigrams import BigramConfig, run, text_file
+from mlm_consistency.errors import ConfigError
+from mlm_consistency.models.bert import abstract_parameters
+from mlm_consistency.models.bert_config import BertConfig
+
+TEXT = "the cat sat on a mat\na dog ran over the hill\nthe hill sat under a cloud\n"
+
+
+@pytest.fixture
+def bert_folder(tmp_path):
+    """A random BERT of 20 words, as an Orbax folder with its vocab.txt beside."""
+    words = sorted(set(TEXT.split()))
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "b", *words]
+    config = BertConfig(
+        "random", vocab_size=len(pieces), d_model=8, num_heads=2, mlp_dim=8, layers=1,
+        max_positions=16, vocab_multiple=8,
+    )  # fmt: skip
+    generator = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda leaf: jnp.asarray(generator.normal(size=leaf.shape), leaf.dtype),
+        abstract_parameters(config),
+    )
+    save_bert(params, config, str(tmp_path / "bert"))
+    (tmp_path / "bert" / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    return tmp_path / "bert"
+
+
+def test_a_bert_of_three_words_a_position(bert_folder, tmp_path, capsys):
+    (tmp_path / "text.txt").write_text(TEXT)
+    arguments = {
+        "TEXT_FILE": tmp_path / "text.txt",
+        "CHECKPOINT_PATH": bert_folder,
+        "VOCABULARY": bert_folder / "vocab.txt",
+        "OUTPUT_DIR": tmp_path / "out",
+        "bigrams.words": 3,
+        "bigrams.proposals": 8,
+        "pair_probes.pairs_per_line": 2,
+    }
+    assert run([f"--gin.{name}={value}" for name, value in arguments.items()]) == 0
+    cases = json.loads((tmp_path / "out" / "tables.json").read_text())
+    summary = json.loads((tmp_path / "out" / "bigrams.json").read_text())
+    assert summary["counts"]["pairs"] == len(cases) == 6
+    assert summary["counts"]["forward_rows"] == 6 * (1 + 3 + 3 + 1)
+    results = diagnose(cases)
+    largest = [result["cross_ratio"]["max_abs"] for result in results]
+    assert summary["cross_ratio"]["mean_abs"] == pytest.approx(np.mean(largest), rel=1e-4)
+    gold = [result["order_log_ratio"][0][0] for result in results]
+    assert summary["order"]["mean_abs"] == pytest.approx(np.mean(np.abs(gold)), rel=1e-4)
+    assert cases[0]["text"] == TEXT.split("\n")[0]
+    assert "random: 6 pairs of 3 lines, 48 forward rows" in capsys.readouterr().out
+
+
+def test_the_shipped_text_and_model(tmp_path):
+    arguments = [
+        "--gin_file=gin/runs/bigrams_tiny.gin",
+        f"--gin.OUTPUT_DIR={tmp_path / 'out'}",
+        "--gin.pair_probes.max_probes=4",
+    ]
+    assert run(arguments) == 0
+    summary = json.loads((tmp_path / "out" / "bigrams.json").read_text())
+    assert summary["counts"]["forward_rows"] == 4 * 2 + 6 * summary["counts"]["pairs"]
+    cases = json.loads((tmp_path / "out" / "tables.json").read_text())
+    assert {"joint_ab", "joint_ba", "a_masked", "b_masked"} <= set(cases[0])
+    assert len(text_file("stories").read_text().splitlines()) == 300
+
+
+def test_impossible_settings_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="2 <= words <= proposals"):
+        BigramConfig(words=1)
+    with pytest.raises(ConfigError, match="TEXT_FILE is not set, and bigrams needs it"):
+        run(["--gin.VOCABULARY=tiny", f"--gin.OUTPUT_DIR={tmp_path}"])
