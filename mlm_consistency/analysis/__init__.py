@@ -3,6 +3,7 @@
 - scores: what every analysis reads, from a run's records or from arrays
 - predictions, disagreement: argmax, ties, how often conditionals differ
 - ensembles: many conditionals' scores -> one score a candidate
+- first_tokens: how far apart the conditionals are over the whole vocabulary
 - curve: accuracy and disagreement against the number of conditionals
 - statistics: bootstrap intervals, exact McNemar, Holm
 - folds, fitted, selection: ensembles fitted to right answers, cross-fitted

@@ -17,6 +17,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from mlm_consistency.analysis.first_tokens import FirstTokens, first_token_figures
 from mlm_consistency.analysis.last_words import last_word_figures, task_setting
 from mlm_consistency.analysis.load import scores_as_asked
 from mlm_consistency.analysis.scores import Scores
@@ -33,7 +34,10 @@ def analyze_run(run: Run, config: AnalysisConfig | None = None) -> dict[str, Any
     config = config or AnalysisConfig()
     tasks: dict[str, dict[str, Any]] = {}
     for task in run.tasks:
-        tasks[task] = dict(analyze(Scores.from_run(run, task), config).content)
+        scores = Scores.from_run(run, task)
+        tasks[task] = dict(analyze(scores, config).content)
+        if run.has_divergences and config.diagnostics:
+            tasks[task] |= _first_tokens(run, scores, config)
         if setting := task_setting(run, task):
             forms = scores_as_asked(run, task)
             if config.conditionals:
@@ -45,6 +49,23 @@ def analyze_run(run: Run, config: AnalysisConfig | None = None) -> dict[str, Any
         "fingerprint": run.manifest.fingerprint_digest(),
         "tasks": tasks,
     }
+
+
+def _first_tokens(run: Run, scores: Scores, config: AnalysisConfig) -> dict[str, Any]:
+    """The added key of a run that compared its conditionals over the whole vocabulary."""
+    if config.conditionals:
+        scores = scores.with_conditionals(config.conditionals)
+    if len(scores.conditionals) < 2:
+        return {}
+    figures = first_token_figures(
+        FirstTokens.from_run(run, scores.task),
+        scores,
+        config.token_reduction,
+        level=config.level,
+        resamples=config.resamples,
+        seed=config.seed,
+    )
+    return {"first_tokens": figures}
 
 
 def write_summary(folder: storage.PathLike, summary: Mapping[str, Any]) -> str:
