@@ -35,10 +35,11 @@ from mlm_consistency.models.config import T5Config
 from mlm_consistency.models.t5 import T5
 from mlm_consistency.scoring.lanes import lanes_of
 from mlm_consistency.scoring.mesh import DATA, RULES, activation_constraint, batch_sharding
+from mlm_consistency.scoring.parts import rows_at_once
 
-# Entries [e, K, V] of one call on a slot: 64 MiB of float32, or what a CPU's caches hold; and the
-# most examples of a call.
-LARGEST_CALL, LARGEST_CALL_OF_CPU = 2**24, 2**20
+# Logits [e, K, V] of one call on a slot, 64 MiB of float32: many rows share one reading of the
+# output matrix. A CPU then compares as many at a time as its caches hold.
+LARGEST_CALL, CPU_ENTRIES = 2**24, 2**20
 MOST_EXAMPLES = 32
 TINIEST = 1e-37  # keeps log(m) finite where both distributions underflow
 
@@ -63,12 +64,10 @@ class Divergences:
     top: np.ndarray
 
 
-def examples_of_a_call(
-    conditionals: int, vocabulary: int, examples_per_shard: int, entries: int = LARGEST_CALL
-) -> int:
-    """Examples that a slot compares at a time, `entries` [e, K, V] at most. The mesh has no say,
-    so that the same numbers come out, to the bit, however many devices share the work."""
-    fits = entries // (conditionals * vocabulary)
+def examples_of_a_call(conditionals: int, vocabulary: int, examples_per_shard: int) -> int:
+    """Examples that a slot takes at a time. The mesh has no say, so that the same numbers come
+    out, to the bit, however many devices share the work."""
+    fits = LARGEST_CALL // (conditionals * vocabulary)
     return max(1, min(MOST_EXAMPLES, examples_per_shard, fits))
 
 
@@ -148,7 +147,18 @@ def divergences_of_states(config: T5Config, mesh: Mesh, params: Any, states: jax
     logits: Any = model.apply({"params": params}, flat, method=T5.logits)
     logits = logits.reshape(*states.shape[:-1], -1)
     axes = PartitionSpec(DATA, None, None, RULES["vocab"])
-    return compare(jax.lax.with_sharding_constraint(logits, NamedSharding(mesh, axes)))
+    logits = jax.lax.with_sharding_constraint(logits, NamedSharding(mesh, axes))
+    slots, count, *rest = logits.shape
+    once = count
+    if mesh.devices.flat[0].platform == "cpu":
+        once = rows_at_once(count, logits[0, 0].size, CPU_ENTRIES)
+    if once == count:
+        return compare(logits)
+    parts = jnp.moveaxis(logits.reshape(slots, count // once, once, *rest), 1, 0)
+    found = jax.lax.map(compare, parts)
+    return {
+        name: jnp.moveaxis(x, 0, 1).reshape(slots, count, x.shape[-1]) for name, x in found.items()
+    }
 
 
 class DivergenceStep:
@@ -164,13 +174,7 @@ class DivergenceStep:
         examples_per_shard: of the run.
         """
         self.mesh, self.lanes, self.conditionals = mesh, lanes_of(mesh), conditionals
-        on_cpu = mesh.devices.flat[0].platform == "cpu"
-        self.examples = examples_of_a_call(
-            conditionals,
-            config.vocab_size,
-            examples_per_shard,
-            LARGEST_CALL_OF_CPU if on_cpu else LARGEST_CALL,
-        )
+        self.examples = examples_of_a_call(conditionals, config.vocab_size, examples_per_shard)
         self._sharding = batch_sharding(mesh)
         self._pick = jax.jit(pick_states, out_shardings=self._sharding)
         self.step = jax.jit(
