@@ -147,7 +147,11 @@ class Team:
             os.dup2(out, 2)
             import jax
 
+            from mlm_consistency.cli import processes
             from mlm_consistency.cli.main import main
+
+            # Where one is killed before all have come together, nobody can tell it from a late one.
+            processes.START_TIMEOUT = 50
 
             jax.config.update("jax_num_cpu_devices", self.per_process)
             if self.prepare:
