@@ -54,10 +54,13 @@ def bias_report(
     """trait -> {"right": share among right answers, conditional -> {predicted, bias, interval, n}}.
 
     Over the examples to which every conditional applies and that have a right candidate. A trait
-    that every candidate of every example shares (all have one token, say) is left out.
+    that every candidate of every example shares (all have one token, say) is left out; where no
+    example has a right candidate, all are.
     """
     common, _ = scores.complete()
     common = common.select(np.flatnonzero(common.labels.any(1)))
+    if not len(common):
+        return {}
     predictions = predict(common.values(token_reduction))
     share = common.labels / common.labels.sum(1, keepdims=True)
     each = 1 - (1 - level) / len(common.conditionals)

@@ -88,7 +88,7 @@ def ensemble_gains(
     """A row for the baseline, each reduction, each fitted ensemble, and the oracle bound.
 
     Over the examples to which every conditional applies. Fitted ensembles are left out where
-    there are fewer than MINIMUM_TO_FIT of them. "max" is always among the rows.
+    fewer than MINIMUM_TO_FIT have a right candidate. "max" is always among the rows.
     """
     common, _ = scores.complete()
     values = common.values(token_reduction)
@@ -100,7 +100,8 @@ def ensemble_gains(
     for name in dict.fromkeys(("max", *reductions)):
         right[name] = correct(predict(get_reduction(name)(values)), common.labels)
         kinds[name], passes[name] = "fixed", float(count)
-    for name in fitters if len(common) >= MINIMUM_TO_FIT else ():
+    answerable = int(common.labels.any(1).sum())
+    for name in fitters if answerable >= MINIMUM_TO_FIT else ():
         fitted = cross_fit(values, common.labels, get_fitter(name), folds, seed)
         right[name] = correct(fitted.predictions, common.labels)
         kinds[name], passes[name] = "fitted", fitted.passes

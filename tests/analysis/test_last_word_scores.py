@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +20,7 @@ from mlm_consistency.analysis.last_words import (
 )
 from mlm_consistency.analysis.predictions import correct, predict
 from mlm_consistency.analysis.scores import Scores
+from mlm_consistency.analysis.summary import AnalysisConfig, analyze
 from mlm_consistency.tasks import last_words
 
 TEXTS = (
@@ -135,3 +138,24 @@ def test_a_run_says_how_its_last_words_count():
     assert [task_setting(run, t) for t in ("lambada", "lambada_ul2", "mmlu", "own")] == [
         "by_word", "paper", "", "",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("right", [0, 3])
+def test_a_model_that_hardly_ever_finds_the_word_is_analysed_all_the_same(right):
+    """Beam search may propose no right word for all but a few examples; nothing is fitted then."""
+    rng = np.random.default_rng(1)
+    n, k, c = 60, 3, 4
+    labels = np.zeros((n, c), bool)
+    labels[:right, 0] = True
+    mask = np.arange(c) < rng.integers(1, c + 1, n)[:, None]
+    scores = dataclasses.replace(
+        Scores.from_arrays(
+            rng.normal(size=(n, k, c)), ("baseline", "a", "b"), labels=labels, candidate_mask=mask
+        ),
+        answers_known=True,
+    )
+    content = analyze(scores, AnalysisConfig(resamples=50)).content
+    assert content["without_right_candidate"] == n - right
+    assert content["conditionals"]["baseline"]["accuracy"] <= right / n
+    assert all(gain["kind"] != "fitted" for gain in content["ensemble_gains"])
+    json.dumps(content, allow_nan=False)

@@ -166,7 +166,7 @@ def test_a_search_killed_between_shards_ends_with_the_same_bytes(folder, run, mo
         "lambada-00000-of-00003.beams.parquet"
     ]
     monkeypatch.undo()
-    assert main(["run", *flags(folder, "broken")]) == 0
+    assert main(["score", *flags(folder, "broken")]) == 0
     assert files(folder / "broken/beams") == files(run / "beams")
     assert record_bytes(folder / "broken") == record_bytes(run)
 

@@ -48,21 +48,28 @@ def search_input(encoders: Sequence[np.ndarray], name: str = "task") -> SearchIn
     return SearchInput(name, stream, np.asarray([len(ids) for ids in encoders], np.int64))
 
 
-def search(
+def beam_loop(
     encoders: Sequence[np.ndarray],
     config: BeamConfig,
     mesh_config: MeshConfig | None = None,
     network=NETWORK,
     known: int | None = None,
-) -> tuple[list[BeamShard], BeamLoop]:
-    """The beams of random weights, shard by shard, and the loop that found them."""
+) -> BeamLoop:
+    """The loop that searches what random weights would say."""
     mesh_config = mesh_config or MeshConfig(1, 1)
     mesh = make_mesh(mesh_config, jax.devices()[: mesh_config.data * mesh_config.model])
     shardings = weight_shardings(logical_axes(network), mesh, mesh_config)
     weights = jax.tree.map(jax.device_put, random_parameters(network), shardings)
     ids = SearchTokens(STOP, network.vocab_size if known is None else known)
     find = make_search(network, mesh, config, ids)
-    loop = BeamLoop(find, weights, mesh, config, PREFIX, [search_input(encoders)])
+    return BeamLoop(find, weights, mesh, config, PREFIX, [search_input(encoders)])
+
+
+def search(
+    encoders: Sequence[np.ndarray], config: BeamConfig, *arguments, **options
+) -> tuple[list[BeamShard], BeamLoop]:
+    """The beams, shard by shard, and the loop that found them; see `beam_loop`."""
+    loop = beam_loop(encoders, config, *arguments, **options)
     return list(loop.run(lambda task: set())), loop
 
 
