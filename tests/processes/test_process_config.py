@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -182,3 +184,17 @@ def test_who_does_not_come_is_waited_for_no_longer_than_that(monkeypatch):
     with pytest.raises(RunEndedError, match=r"have not come together within 0\.3 s") as caught:
         start(ProcessConfig("h:1", 2, 1))
     assert caught.value.exit_status == 75
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="aborts are delayed on Linux")
+def test_an_abort_leaves_time_to_end_with_the_right_status():
+    program = (
+        "import ctypes, os, threading, time\n"
+        "from mlm_consistency.cli.processes import _delay_aborts\n"
+        "_delay_aborts()\n"
+        "threading.Thread(target=ctypes.CDLL(None).abort, daemon=True).start()\n"
+        "time.sleep(0.5)\n"
+        "os._exit(75)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], timeout=120, check=False)
+    assert done.returncode == 75
