@@ -101,8 +101,9 @@ class Processes:
             end = self.roll_call.verdict(0.0)
             if end is not None:
                 return self._ended_elsewhere(end)
-            why = "was stopped by SIGTERM" if status == EXIT_PREEMPTED else "ended"
-            self._leave(status, f"process {self.index} {why} (exit status {status})")
+            stopped = status == EXIT_PREEMPTED
+            why = _last_words(Preempted(), self.index)[1] if stopped else f"status {status}"
+            self._leave(status, why)
             return status
         import jax
 

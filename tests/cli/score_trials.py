@@ -67,13 +67,6 @@ def at_publication(count: int, number: signal.Signals) -> None:
     at_call(os, "replace", count, number, lambda old, new: new.endswith(".scores.parquet"))
 
 
-def while_loading(count: int, number: signal.Signals) -> None:
-    """Before the n-th parameter is read from the checkpoint."""
-    from mlm_consistency.checkpoints import restore
-
-    at_call(restore, "_array", count, number)
-
-
 def while_surveying(count: int, number: signal.Signals) -> None:
     """Before the n-th text is tokenised."""
     from mlm_consistency.vocabularies.sentence_piece import SentencePieceVocabulary
@@ -90,14 +83,12 @@ def before_complete(number: signal.Signals) -> None:
 
 # Each chain is one run: the starts in turn, with the shards that are whole when each has ended.
 KILLED: dict[str, tuple[Callable[[], None], int]] = {
-    "first shard": (lambda: at_shard(1, signal.SIGKILL), 0),
     "between examples and scores": (lambda: at_publication(2, signal.SIGKILL), 1),
     "last publication": (lambda: at_publication(5, signal.SIGKILL), 5),
     "before complete": (lambda: before_complete(signal.SIGKILL), 6),
 }
 PREEMPTED: dict[str, tuple[Callable[[], None], int]] = {
     "surveying": (lambda: while_surveying(20, signal.SIGTERM), 0),
-    "loading": (lambda: while_loading(3, signal.SIGTERM), 0),
     "third shard": (lambda: at_shard(3, signal.SIGTERM), 2),
     "publishing": (lambda: at_publication(2, signal.SIGTERM), 4),
 }

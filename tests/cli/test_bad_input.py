@@ -306,9 +306,8 @@ def test_a_checkpoint_that_holds_nan_is_refused_by_leaf(tmp_path, capsys):
     assert not list(tmp_path.glob("run/records/*"))
 
 
-@pytest.mark.parametrize("value", [np.nan, -np.inf])
 def test_a_score_that_is_not_finite_names_example_and_conditional(
-    tmp_path, capsys, checkpoint, monkeypatch, value
+    tmp_path, capsys, checkpoint, monkeypatch
 ):
     """The third shard's second question overflows: the first two shards stay, nothing after."""
     from mlm_consistency.scoring.loop import ScoringLoop
@@ -318,7 +317,7 @@ def test_a_score_that_is_not_finite_names_example_and_conditional(
     def overflowing(self, work):
         scored = compute(self, work)
         if work.shard == 2:
-            scored.token_log_probs[1][2][3][-1] = value
+            scored.token_log_probs[1][2][3][-1] = -np.inf
         return scored
 
     monkeypatch.setattr(ScoringLoop, "_compute", overflowing)
