@@ -7,6 +7,7 @@ figures         write_figures: RUN/figures/*.{pdf,svg,png}
 terminal        summary_table, print_summary: the short table that a run ends with
 task_view       what the page shows, as plain data
 task_tables     the tables of one task; tables: what a table is
+diagnostics     the sections below them: vocabulary, gains, confidence, clusters, preferences
 series, charts  what the figures draw; the page's interactive figures
 explorer_data   the explorer's data from records; examples: its form; contradictions: its order
 comparisons     differences from the baseline with their intervals

@@ -126,13 +126,18 @@ def curve_chart(rows: Rows, quantity: str, colour_index: int) -> dict[str, Any]:
     return _specification(chart, f"{quantity} in percent against the number of conditionals")
 
 
-def pairwise_chart(rows: Rows, names: Sequence[str]) -> dict[str, Any]:
-    """The matrix of pairwise disagreement between conditionals.
+def pairwise_chart(
+    rows: Rows, names: Sequence[str], quantity: str = "disagreement", unit: str = "%"
+) -> dict[str, Any]:
+    """The matrix of pairwise disagreement, or of another quantity, between conditionals.
 
     Args:
-      rows: dicts of first, second, disagreement (percent), n, for every ordered pair.
+      rows: dicts of first, second, the quantity, n, for every ordered pair.
       names: the conditionals in the run's order.
+      quantity: the rows' key, and what the legend says.
+      unit: of the quantity.
     """
+    title = f"{quantity} ({unit})"
     base = alt.Chart(alt.Data(values=list(rows))).encode(
         x=alt.X(
             "second:N",
@@ -145,24 +150,98 @@ def pairwise_chart(rows: Rows, names: Sequence[str]) -> dict[str, Any]:
     tooltip = [
         alt.Tooltip("first:N", title="conditional"),
         alt.Tooltip("second:N", title="against"),
-        _number("disagreement", "disagreement (%)"),
+        _number(quantity, title),
         alt.Tooltip("n:Q", title="n (examples)", format=",d"),
     ]
-    most = max((row["disagreement"] for row in rows), default=0.0) or 1.0
+    most = max((row[quantity] for row in rows), default=0.0) or 1.0
     cells = base.mark_rect().encode(
         color=alt.Color(
-            "disagreement:Q",
+            f"{quantity}:Q",
             scale=alt.Scale(domain=[0, most], range="heatmap"),
-            legend=alt.Legend(title="disagreement (%)", orient="top", gradientLength=160),
+            legend=alt.Legend(title=title, orient="top", gradientLength=160),
         ),
         tooltip=tooltip,
     )
     words = base.mark_text(fontSize=10).encode(
-        text=alt.Text("disagreement:Q", format=".0f"),
-        color=alt.when(f"datum.disagreement > {0.55 * most}")
+        text=alt.Text(f"{quantity}:Q", format=".0f"),
+        color=alt.when(f"datum.{quantity} > {0.55 * most}")
         .then(alt.value({"expr": "inkOnHeat"}))
         .otherwise(alt.value({"expr": "inkOnPale"})),
     )
     layers = [cells, words] if len(names) <= 16 else [cells]
     chart = alt.layer(*layers).properties(height=24 * len(names))
-    return _specification(chart, "Pairwise disagreement between conditionals in percent")
+    return _specification(chart, f"Pairwise {quantity} between conditionals, {unit}")
+
+
+def histogram_chart(rows: Rows, title: str) -> dict[str, Any]:
+    """Examples counted by a quantity, those on which the answers agree and the others stacked.
+
+    Args:
+      rows: dicts of low, high (edges), part ("answers agree" or "answers differ"), n.
+      title: of the axis, with its unit.
+    """
+    tooltip = [
+        _number("low", "from", 3),
+        _number("high", "to", 3),
+        alt.Tooltip("part:N", title="examples"),
+        alt.Tooltip("n:Q", title="n", format=",d"),
+    ]
+    parts = ["answers agree", "answers differ"]
+    chart = (
+        alt.Chart(alt.Data(values=list(rows)))
+        .mark_bar(binSpacing=1)
+        .encode(
+            x=alt.X("low:Q", title=title, bin="binned", axis=alt.Axis(grid=False, tickCount=6)),
+            x2="high:Q",
+            y=alt.Y("sum(n):Q", title="examples", stack=True, axis=alt.Axis(tickMinStep=1)),
+            color=alt.Color(
+                "part:N",
+                scale=alt.Scale(domain=parts),
+                legend=alt.Legend(title=None, orient="top", symbolType="square"),
+            ),
+            tooltip=tooltip,
+        )
+        .properties(height=240)
+    )
+    return _specification(chart, "Examples counted by how far their conditionals are apart")
+
+
+def selective_chart(rows: Rows) -> dict[str, Any]:
+    """Accuracy over the most confident answers against their share, a line a confidence.
+
+    Args:
+      rows: dicts of signal, coverage, accuracy, low, high (percent), n, in order of coverage.
+    """
+    base = alt.Chart(alt.Data(values=list(rows)))
+    names = list(dict.fromkeys(row["signal"] for row in rows))
+    lowest = min((row["accuracy"] for row in rows), default=0.0)
+    x = alt.X(
+        "coverage:Q",
+        title="answers kept, the most confident first (%)",
+        scale=alt.Scale(domain=[0, 100], nice=False),
+        axis=alt.Axis(grid=False),
+    )
+    y = alt.Y(
+        "accuracy:Q",
+        title="accuracy among them (%)",
+        scale=alt.Scale(domain=[max(0.0, lowest - 3), 100], nice=True, zero=False),
+    )
+    told_by: dict[str, Any] = {
+        "scale": alt.Scale(domain=names),
+        "legend": alt.Legend(title=None, orient="top", columns=1, labelLimit=300),
+    }
+    encoded = base.encode(x=x, y=y, color=alt.Color("signal:N", **told_by), detail="signal:N")
+    tooltip = [
+        alt.Tooltip("signal:N", title="confidence"),
+        _number("coverage", "answers kept (%)"),
+        _number("accuracy", "accuracy (%)"),
+        _number("low", "interval from"),
+        _number("high", "to"),
+        alt.Tooltip("n:Q", title="n (examples)", format=",d"),
+    ]
+    layers = [
+        encoded.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("signal:N", **told_by)),
+        encoded.mark_point(filled=True, size=26, opacity=0.75).encode(tooltip=tooltip),
+    ]
+    chart = alt.layer(*layers).properties(height=240)
+    return _specification(chart, "Accuracy against the share of answers kept")

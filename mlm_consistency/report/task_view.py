@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlm_consistency.records import Manifest, Run
-from mlm_consistency.report import charts, series, task_tables
+from mlm_consistency.report import charts, diagnostics, series, task_tables
 from mlm_consistency.report import quantities as q
 from mlm_consistency.report.comparisons import level_of
 from mlm_consistency.report.explorer_data import examples_of_run
@@ -88,6 +88,8 @@ def _task_view(name: str, part: Mapping[str, Any]) -> tuple[dict[str, Any], dict
         ]
     more = [task_tables.curve_table(stem, part), task_tables.pairwise_table(stem, part)]
     subjects = task_tables.subjects_table(stem, part)
+    more_sections, more_drawn = diagnostics.sections(stem, part)
+    drawn |= more_drawn
     view = {
         "name": name,
         "finding": finding(part),
@@ -96,6 +98,7 @@ def _task_view(name: str, part: Mapping[str, Any]) -> tuple[dict[str, Any], dict
         "ensembles": task_tables.ensembles_table(stem, part) if len(names) > 1 else None,
         "charts": figures,
         "subjects": subjects,
+        "sections": more_sections,
         "folded": more if len(names) > 1 else [],
     }
     return view, drawn

@@ -88,7 +88,8 @@ def test_opens_and_draws_at_both_widths_and_themes(browser, report_path, width, 
     for figure in page.locator("[data-chart]").all():
         figure.scroll_into_view_if_needed()
         figure.locator("svg").wait_for()
-    assert page.locator("[data-chart] svg").count() == 8
+    figures = page.locator("[data-chart]").count()
+    assert page.locator("[data-chart] svg").count() == figures == 10
     # Tables may scroll within themselves; the page never does sideways.
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     watched.check()
