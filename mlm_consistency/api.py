@@ -42,6 +42,7 @@ from mlm_consistency.scoring.loop import ScoringLoop, TaskInput
 from mlm_consistency.scoring.mesh import (
     MeshConfig,
     check_model_fits_mesh,
+    fitted,
     make_mesh,
     weight_shardings,
 )
@@ -216,7 +217,7 @@ def load_model(
       model: name of a published architecture, where the checkpoint does not say.
       mode: UL2's mode word (NLG, NLU, S2S); the shipped model is asked with NLG.
       family: "t5", "ul2" or "flan"; by default told by the name.
-      mesh: (data, model) devices; 0 takes what is left.
+      mesh: (data, model) devices; data = 0 takes what is left by a model axis of at most `model`.
       dtype: of activations.
       param_dtype: of weights; `dtype` by default.
 
@@ -238,7 +239,7 @@ def load_model(
             f"vocabulary {words.name!r} has {words.size} ids, {config.name} has "
             f"{config.vocab_size} rows: take the vocabulary that it was trained with"
         )
-    mesh_config = MeshConfig(*mesh)
+    mesh_config = fitted(MeshConfig(*mesh), config)
     devices = make_mesh(mesh_config)
     check_model_fits_mesh(config, devices)
     shardings = weight_shardings(logical_axes(config), devices, mesh_config)

@@ -277,12 +277,12 @@ def _network(config: ScoreConfig) -> tuple[Any, Any, Any]:
     """(checkpoint, model, mesh), held against one another."""
     from mlm_consistency.checkpoints.architecture import architecture
     from mlm_consistency.checkpoints.checkpoint import open_checkpoint
-    from mlm_consistency.scoring.mesh import check_model_fits_mesh, make_mesh
+    from mlm_consistency.scoring.mesh import check_model_fits_mesh, fitted, make_mesh
 
     checkpoint = open_checkpoint(config.checkpoint_path)
     model = architecture(checkpoint, config.model)
     model = dataclasses.replace(model, dtype=config.dtype, param_dtype=config.param_dtype)
-    mesh = make_mesh(config.mesh)
+    mesh = make_mesh(fitted(config.mesh, model))
     check_model_fits_mesh(model, mesh)
     return checkpoint, model, mesh
 

@@ -14,7 +14,7 @@ from mlm_consistency.checkpoints.huggingface_bert import bert_config
 from mlm_consistency.errors import ConfigError
 from mlm_consistency.models.bert import logical_axes
 from mlm_consistency.scoring.masked_positions import MaskedScorer
-from mlm_consistency.scoring.mesh import MeshConfig, make_mesh, weight_shardings
+from mlm_consistency.scoring.mesh import MeshConfig, fitted, make_mesh, weight_shardings
 from mlm_consistency.scoring.pair_tables import (
     MaskedPair,
     PairTable,
@@ -64,6 +64,7 @@ def open_model(
     mode: str = "",
     mesh: tuple[int, int] = (0, 1),
     dtype: str = "float32",
+    param_dtype: str = "float32",
     closing_sentinel: bool = False,
 ) -> PairModel:
     """The model at `checkpoint`: of the BERT family when the vocabulary has a mask.
@@ -73,8 +74,9 @@ def open_model(
     """
     if vocabulary.mask_id is None:
         model = load_model(
-            checkpoint, vocabulary=vocabulary_path, model=name, mode=mode, mesh=mesh, dtype=dtype
-        )
+            checkpoint, vocabulary=vocabulary_path, model=name, mode=mode, mesh=mesh,
+            dtype=dtype, param_dtype=param_dtype,
+        )  # fmt: skip
         scorer = SpanScorer(
             model.config, model.params, vocabulary.pad_id, model.mesh, model.packing
         )
@@ -82,13 +84,14 @@ def open_model(
         ids = np.asarray(prefix, np.int32)
         return SpanModel(scorer, Sentinels.of(vocabulary), ids, closing_sentinel)
     found = open_bert(checkpoint)
-    config = dataclasses.replace(bert_config(found), dtype=dtype, param_dtype=dtype)
+    config = dataclasses.replace(bert_config(found), dtype=dtype, param_dtype=param_dtype)
     if vocabulary.size > config.vocab_size:
         raise ConfigError(
             f"vocabulary {vocabulary.name!r} has {vocabulary.size} ids, {config.name} has "
             f"{config.vocab_size} rows: take the vocabulary that it was trained with"
         )
-    mesh_config = MeshConfig(*mesh)
+    rounded = dataclasses.replace(config, vocab_size=config.vocab_rows)
+    mesh_config = fitted(MeshConfig(*mesh), rounded)
     devices = make_mesh(mesh_config)
     shardings = weight_shardings(logical_axes(config), devices, mesh_config)
     params = restore_bert(found, config, shardings)

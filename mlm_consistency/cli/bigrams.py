@@ -41,6 +41,7 @@ MACROS: dict[str, Any] = {
     "OUTPUT_DIR": None,
     "MESH_SHAPE": (0, 1),
     "COMPUTE_DTYPE": "float32",
+    "PARAMETER_DTYPE": "float32",
 }
 SHIPPED_TEXT = "stories"
 THRESHOLDS = (0.5, 1.0, 2.0)
@@ -113,6 +114,7 @@ def bigrams(config: BigramConfig, probes_config: PairProbeConfig, output_dir: st
         mode=macro("MODE") or "",
         mesh=tuple(macro("MESH_SHAPE")),
         dtype=macro("COMPUTE_DTYPE"),
+        param_dtype=macro("PARAMETER_DTYPE"),
         closing_sentinel=config.closing_sentinel,
     )
     asked = choose_words(model, found.probes, vocabulary, config)

@@ -7,6 +7,8 @@ Logical axis names are T5X's. `data` holds batches (and, when asked, a share of 
 from __future__ import annotations
 
 import dataclasses
+import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from mlm_consistency.errors import ConfigError
 from mlm_consistency.models.config import T5Config
 
+log = logging.getLogger(__name__)
 DATA, MODEL = "data", "model"
 
 # Logical axis -> mesh axis. Activations use batch, length, embed, heads, kv, joined_kv, mlp;
@@ -41,7 +44,8 @@ class MeshConfig:
 
     Attributes:
       data: devices along which batches are split; 0 takes all devices that `model` leaves.
-      model: devices along which every layer is split; it must divide the number of heads.
+      model: devices along which every layer is split; it must divide the number of heads. With
+        data = 0 it is the most: see `fitted`.
       shard_weights_over_data: split the embed axis of the weights over `data` too. It saves
         memory and costs an all-gather of each layer's weights in every step.
     """
@@ -72,6 +76,28 @@ def make_mesh(config: MeshConfig, devices: Sequence[Any] | None = None) -> Mesh:
             f"{len(devices)}, or data = 0 to take all that the model axis leaves."
         )
     return Mesh(np.asarray(devices).reshape(data, model), (DATA, MODEL))
+
+
+def fitted(config: MeshConfig, model: Any) -> MeshConfig:
+    """`config`, its model axis narrowed to what a network allows where the data axis is open.
+
+    The file of a slice can so serve every network: (0, 16) is 1 x 16 for 16 heads on 16 devices,
+    and 4 x 4 for 4 heads. A data axis that is given leaves nothing open: a model axis that does
+    not fit is refused later.
+
+    Args:
+      config: as given.
+      model: a T5Config, or anything with `num_heads`, `mlp_dim` and `vocab_size`.
+    """
+    if config.data or config.model < 1:
+        return config
+    axis = math.gcd(config.model, model.num_heads, model.mlp_dim, model.vocab_size)
+    if axis != config.model:
+        log.warning(
+            "MESH_SHAPE = (0, %d): the model axis is %d, since %s has %d heads",
+            config.model, axis, model.name, model.num_heads,
+        )  # fmt: skip
+    return dataclasses.replace(config, model=axis)
 
 
 def check_model_fits_mesh(config: T5Config, mesh: Mesh) -> None:

@@ -33,7 +33,7 @@ from mlm_consistency.scoring.flops import (
     necessary_flops,
 )
 from mlm_consistency.scoring.hardware import Topology, parse_topology
-from mlm_consistency.scoring.mesh import MeshConfig
+from mlm_consistency.scoring.mesh import MeshConfig, fitted
 from mlm_consistency.scoring.packing import concatenate
 from mlm_consistency.scoring.schedule import batches_of, run_shape, shards_of, steps_of
 from mlm_consistency.scoring.shapes import PackingConfig
@@ -51,8 +51,8 @@ class PlanConfig:
       model: the network, data types among it.
       tasks: lengths of the tasks of the run.
       topologies: where; see `hardware.parse_topology`.
-      mesh: devices along each axis; None takes for each topology the one that fits and is the
-        fastest by formula.
+      mesh: devices along each axis, see `mesh.fitted`; None takes for each topology the one that
+        fits and is the fastest by formula.
       packing: rows and shards, as `score` gets them.
       utilisation: share of the peak that matrix products are taken to reach.
       compile: compile the step where there is a compiler; else everything is by formula.
@@ -165,6 +165,7 @@ def plan(
         shards_of(lengths, first, config.packing.examples_per_shard) for lengths, first in prompts
     ]
     necessary = necessary_flops(concatenate([s for task in shards for s in task]), config.model)
+    asked = fitted(config.mesh, config.model) if config.mesh else None
     works: dict[str, Work] = {}
     rows = []
     for topology in topologies:
@@ -174,7 +175,7 @@ def plan(
             shape = run_shape(config.packing, topology.device, shards, config.model)
             works[name] = Work(shape, batches_of(shards, shape), necessary)
         work, note = works[name], ""
-        mesh = config.mesh
+        mesh = asked
         if mesh is not None and len(topologies) > 1 and not _divides(mesh, topology):
             mesh, note = None, "another mesh than asked for, which does not fit here"
         mesh = _whole(mesh, topology) if mesh else fastest_mesh(config, topology, work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from mlm_consistency.scoring.lanes import lanes_of, waves
 from mlm_consistency.scoring.mesh import (
     MeshConfig,
     check_model_fits_mesh,
+    fitted,
     make_mesh,
     partition_spec,
     rules_for,
@@ -214,3 +216,20 @@ def test_rules_name_every_logical_axis_of_the_weights():
     assert tuple(partition_spec(("layers", "embed", "joined_kv"), rules)) == (None, None, "model")
     split = rules_for(MeshConfig(shard_weights_over_data=True))
     assert tuple(partition_spec(("vocab", "embed"), split)) == ("model", "data")
+
+
+@pytest.mark.parametrize(
+    ("given", "heads", "came"),
+    [
+        (MeshConfig(0, 16), 16, 16),
+        (MeshConfig(0, 16), 12, 4),
+        (MeshConfig(0, 16), 4, 4),
+        (MeshConfig(0, 4), 16, 4),
+        (MeshConfig(1, 16), 4, 16),
+    ],
+)
+def test_an_open_data_axis_leaves_the_model_axis_to_the_network(given, heads, came, caplog):
+    model = dataclasses.replace(RELU_TIED, num_heads=heads, vocab_size=320, mlp_dim=64)
+    assert fitted(given, model).model == came
+    assert fitted(given, model).data == given.data
+    assert ("relu_tied has" in caplog.text) == (came != given.model)
