@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Library -> the rooms and files that may import it.
 ONLY_IN: dict[str, set[str]] = {
-    "tensorflow": {"tasks", "pretraining/preprocessors.py"},
+    "tensorflow": {"tasks", "pretraining/preprocessors.py", "cli/tensorboard.py"},
     "tensorflow_text": {"tasks", "pretraining/preprocessors.py"},
     "tensorflow_datasets": {"tasks"},
     "seqio": {"tasks", "pretraining/preprocessors.py"},

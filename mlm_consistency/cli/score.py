@@ -95,14 +95,14 @@ def score(
     from mlm_consistency.checkpoints.architecture import architecture
     from mlm_consistency.checkpoints.checkpoint import open_checkpoint
     from mlm_consistency.checkpoints.digest import fingerprint
-    from mlm_consistency.scoring.mesh import check_model_fits_mesh, make_mesh
+    from mlm_consistency.scoring.mesh import check_model_fits_mesh, fitted, make_mesh
 
     use_compilation_cache(config)
     checkpoint = open_checkpoint(config.checkpoint_path)
     model = architecture(checkpoint, config.model)
     model = dataclasses.replace(model, dtype=config.dtype, param_dtype=config.param_dtype)
     check_vocabulary(vocabulary.size, model, config)
-    mesh = make_mesh(config.mesh)
+    mesh = make_mesh(fitted(config.mesh, model))
     check_model_fits_mesh(model, mesh)
 
     # ---- at what cost: one batch shape for the whole run --------------------------------------
@@ -152,6 +152,7 @@ def score(
     done = sum(min(before[name] * per_shard, entries[name].examples) for name in entries)
 
     # ---- the loop: step after step, shard after shard -----------------------------------------
+    from mlm_consistency.cli.run_log import Capacity, RunLog, Speeds, summary_line
     from mlm_consistency.scoring.divergence import DivergenceStep
     from mlm_consistency.scoring.loop import ScoringLoop
     from mlm_consistency.scoring.step import make_step
@@ -168,9 +169,13 @@ def score(
             params, shape, mesh, vocabulary.pad_id, per_shard, team.stop, divergence,
         )  # fmt: skip
         lanes = lanes_of(mesh)
+        speeds = Speeds(loop.times, Capacity.of(loop, model, jax.devices()))
         with (
             on_sigterm(team.stop.set),
             Progress("scoring", total, done, quiet=not team.leads) as progress,
+            RunLog(
+                events_folder(config, team), speeds, total, done, jax.local_devices()
+            ) as run_log,
             tracing(profile),
         ):
             for shard in loop.run(inputs, writer.finished):
@@ -181,6 +186,7 @@ def score(
                 # The other lanes keep step, each with a shard of its own.
                 scored = len(shard.examples) * lanes.count
                 progress.advance(min(scored, total - progress.done), shard.task)
+                run_log.point(progress.done)
         if team.stop.is_set():
             if team.end is None:
                 print(
@@ -189,8 +195,7 @@ def score(
                     file=sys.stderr,
                 )
             return EXIT_PREEMPTED
-        if team.leads:
-            report_times(loop.times, writing, time.monotonic() - began)
+        team.say(summary_line(speeds, writing, time.monotonic() - began))
     team.meet()  # every process has written its shards
     writer.complete({name: entry.examples for name, entry in entries.items()})
     team.say(f"records: {config.output_dir}")
@@ -217,6 +222,13 @@ def open_writer(folder: str, manifest: Any, team: Processes) -> Any:
     writer = RunWriter(folder, manifest, processes=team.count)
     team.meet({task: sorted(writer.finished(task)) for task in manifest.tasks})
     return writer
+
+
+def events_folder(config: ScoreConfig, team: Processes) -> str | None:
+    """Where process 0 writes points for TensorBoard; None where none are wanted."""
+    from mlm_consistency.records import storage
+
+    return storage.join(config.output_dir, "logs") if config.tensorboard and team.leads else None
 
 
 def check_vocabulary(size: int, model: T5Config, config: ScoreConfig) -> None:
@@ -278,15 +290,3 @@ def tracing(folder: str | None) -> Any:
 
     os.makedirs(folder, exist_ok=True)
     return jax.profiler.trace(folder, create_perfetto_trace=True)
-
-
-def report_times(times: Any, writing: float, wall: float) -> None:
-    """One line on where the time went."""
-    per_step = times.waiting_for_device / max(times.steps, 1)
-    print(
-        f"{times.examples} examples ({times.prompts} prompts, {times.encoder_tokens} encoder and "
-        f"{times.decoder_tokens} decoder tokens) in {times.steps} steps; waited "
-        f"{times.waiting_for_device:.1f} s for the device ({per_step:.3f} s a step), "
-        f"{times.waiting_for_input:.1f} s for input, {writing:.1f} s writing; {wall:.1f} s in all",
-        file=sys.stderr,
-    )

@@ -36,6 +36,7 @@ MACROS: dict[str, Any] = {
     "MESH_SHAPE": (0, 1),
     "SHARD_WEIGHTS_OVER_DATA": False,
     "DIVERGENCE": True,
+    "TENSORBOARD": True,
     "COMPUTE_DTYPE": "float32",
     "PARAMETER_DTYPE": "float32",
     "COMPILATION_CACHE": "beside",
@@ -64,6 +65,7 @@ class ScoreConfig:
       dtype: of activations.
       param_dtype: of weights.
       divergence: compare the conditionals' first tokens over the whole vocabulary.
+      tensorboard: write speeds into the run folder's `logs`, for TensorBoard.
       compilation_cache: folder of JAX's persistent cache; "beside": in the folder that holds the
         run folder; "": off.
     """
@@ -83,6 +85,7 @@ class ScoreConfig:
     dtype: str = "float32"
     param_dtype: str = "float32"
     divergence: bool = True
+    tensorboard: bool = True
     compilation_cache: str = "beside"
 
 
@@ -220,8 +223,11 @@ def score_config() -> ScoreConfig:
         isinstance(shape, tuple | list) and len(shape) == 2 and all(type(n) is int for n in shape)
     ):
         raise ConfigError(f"MESH_SHAPE must be (data, model), came {shape!r}")
-    divergence = macro("DIVERGENCE")
-    for name, value in (("SHARD_WEIGHTS_OVER_DATA", split), ("DIVERGENCE", divergence)):
+    divergence, tensorboard = macro("DIVERGENCE"), macro("TENSORBOARD")
+    switches = {
+        "SHARD_WEIGHTS_OVER_DATA": split, "DIVERGENCE": divergence, "TENSORBOARD": tensorboard,
+    }  # fmt: skip
+    for name, value in switches.items():
         if not isinstance(value, bool):
             raise ConfigError(f"{name} must be True or False, came {value!r}")
     model_name = macro("MODEL")
@@ -245,5 +251,6 @@ def score_config() -> ScoreConfig:
         dtype=dtype,
         param_dtype=param_dtype,
         divergence=divergence,
+        tensorboard=tensorboard,
         compilation_cache=macro("COMPILATION_CACHE") or "",
     )

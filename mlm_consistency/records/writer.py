@@ -112,7 +112,7 @@ class RunWriter:
         self._finished[shard.task].add(shard.shard)
 
     def write_text(self, name: str, text: str) -> None:
-        """Publishes a text file in the run folder (config.gin, log.txt)."""
+        """Publishes a text file in the run folder (config.gin)."""
         storage.publish(storage.join(self.folder, name), text.encode())
 
     def complete(self, counts: Mapping[str, int] | None = None) -> Manifest:

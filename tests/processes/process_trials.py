@@ -127,6 +127,7 @@ class Team:
             MESH_SHAPE=mesh,
             packing__examples_per_shard=4,
             packing__row_lengths="(192,)",
+            TENSORBOARD=False,  # it would bring TensorFlow
         )
         devices = 1 if mesh == ALONE else DEVICES
         self.run, self.count, self.per_process = run, count, devices // count
