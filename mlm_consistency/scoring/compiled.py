@@ -36,6 +36,7 @@ TPU_ENVIRONMENT = {
     "TPU_WORKER_ID": "0",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_MIN_LOG_LEVEL": "3",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # another plan may be at work; no device is taken
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 # JAX shows the two cores of a v4 chip as one device; a description of the slice has to be told.
