@@ -11,7 +11,7 @@ import ctypes
 import sys
 
 # Numbers of <malloc.h>.
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8
 KEEP_ALL = 2**31 - 1
 TOP_PAD = 64 << 20
 
@@ -28,5 +28,11 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # another C library
         return False
-    settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, KEEP_ALL), (M_TOP_PAD, TOP_PAD))
+    settings = (
+        (M_MMAP_MAX, 0),
+        (M_TRIM_THRESHOLD, KEEP_ALL),
+        (M_TOP_PAD, TOP_PAD),
+        # Heaps of other threads are unmapped whole when they fall empty, whatever the threshold.
+        (M_ARENA_MAX, 1),
+    )
     return all(mallopt(name, value) == 1 for name, value in settings)
