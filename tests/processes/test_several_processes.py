@@ -183,7 +183,7 @@ def check_random_moments(trial: dict, unbroken: dict, moments: int) -> None:
         # 0: the run had ended before its signal came.
         assert set(start["statuses"]) <= {0, 75, KILLED}, start["said"]
         assert start["apart"] < 60
-    assert {status for start in trial["starts"] for status in start["statuses"]} > {0}
+    assert {status for start in trial["starts"] for status in start["statuses"]} - {0}
     ended_well(trial["last"])
     for run in trial["runs"]:
         assert bytes_of({"run": run}) == bytes_of(unbroken)
