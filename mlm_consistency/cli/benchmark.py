@@ -7,13 +7,16 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 SIZES = ("tiny", "small", "base")
 AGAINST = ("one_at_a_time", "batched")
+WORKLOAD_HELP = "a workload file; mmlu: random ids of MMLU's lengths; none: only what packing costs"
 DESCRIPTION = """\
 Scores a workload with ours and, where torch and transformers are installed, with the two usual
 ways, on the same random weights, interleaved; prints medians and ratios. Fails if scores differ
-by more than 2e-5 nats.
+by more than 2e-5 nats. Then, by formula, what packing costs UL2-20B (or --overhead_of) on the
+published tasks; without --workload that alone.
 """
 
 
@@ -24,7 +27,7 @@ def run(argv: list[str]) -> int:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--workload", required=True, metavar="FILE")
+    parser.add_argument("--workload", metavar="FILE|mmlu", help=WORKLOAD_HELP)
     parser.add_argument("--size", choices=SIZES, default="tiny")
     parser.add_argument("--against", choices=AGAINST, action="append", default=None)
     parser.add_argument("--no_baselines", action="store_true", help="measure ours alone")
@@ -33,12 +36,35 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--copies", type=int, default=1, help="of the workload")
     parser.add_argument("--tokens_per_batch", type=int, default=None)
     parser.add_argument("--row_lengths", default="", metavar="A,B", help="instead of the choice")
+    parser.add_argument("--overhead_of", default="ul2_20b", metavar="MODEL")
+    parser.add_argument("--overhead_on", default="v5e:4x4", metavar="TOPOLOGY")
     parser.add_argument("--output", metavar="FILE.json")
     flags = parser.parse_args(argv)
     hold_to_threads(flags.threads)
 
+    from mlm_consistency.benchmarking.overhead import packing_overhead
+
+    result = _measured(flags) if flags.workload else {}
+    rows = packing_overhead(flags.overhead_of, topology=flags.overhead_on)
+    result["packing"] = {
+        "model": flags.overhead_of,
+        "topology": flags.overhead_on,
+        "tasks": [row.as_json() for row in rows],
+    }
+    text = json.dumps(result, indent=1)
+    if flags.output:
+        Path(flags.output).write_text(text + "\n")
+    if flags.workload:
+        show(result)
+        print()
+    show_overhead(result["packing"])
+    return 0
+
+
+def _measured(flags: argparse.Namespace) -> dict[str, Any]:
+    """The times of the ways of scoring the workload."""
     from mlm_consistency.benchmarking.benchmark import BenchmarkConfig, known, measure
-    from mlm_consistency.benchmarking.workload import read_workload, size_config
+    from mlm_consistency.benchmarking.workload import load_workload, size_config
     from mlm_consistency.scoring.shapes import PackingConfig
 
     packing = {}
@@ -50,8 +76,8 @@ def run(argv: list[str]) -> int:
     against = known(wanted)
     if wanted and not against:
         print("torch and transformers are not installed: ours alone", file=sys.stderr)
-    workload = read_workload(flags.workload)
-    result = measure(
+    workload = load_workload(flags.workload)
+    return measure(
         workload,
         size_config(flags.size, workload.vocab_size),
         BenchmarkConfig(
@@ -59,11 +85,6 @@ def run(argv: list[str]) -> int:
             PackingConfig(**packing),
         ),
     )  # fmt: skip
-    text = json.dumps(result, indent=1)
-    if flags.output:
-        Path(flags.output).write_text(text + "\n")
-    show(result)
-    return 0
 
 
 def hold_to_threads(threads: int) -> None:
@@ -76,7 +97,7 @@ def hold_to_threads(threads: int) -> None:
     os.environ.setdefault("USE_TF", "0")  # transformers would import TensorFlow beside torch
 
 
-def show(result: dict) -> None:
+def show(result: dict[str, Any]) -> None:
     """A short table of the result."""
     print(
         f"{result['size']}, {result['threads']} threads, matmul peak "
@@ -98,3 +119,15 @@ def show(result: dict) -> None:
     )
     if result["max_score_difference"] is not None:
         print(f"greatest difference of a token's score: {result['max_score_difference']:.1e} nats")
+
+
+def show_overhead(packing: dict[str, Any]) -> None:
+    """What packing costs a large network, a line a task."""
+    print(f"packing for {packing['model']} on {packing['topology']}, one data slot, by formula:")
+    print(f"{'':<14}{'PFLOP':>9}{'as packed':>11}{'overhead':>10}  padding: encoder, decoder")
+    for row in packing["tasks"]:
+        print(
+            f"{row['task']:<14}{row['necessary'] / 1e15:>9.1f}{row['computed'] / 1e15:>11.1f}"
+            f"{row['overhead']:>10.1%}{row['encoder_padding']:>18.1%}"
+            f"{row['decoder_padding']:>9.1%}"
+        )

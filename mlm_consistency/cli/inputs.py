@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mlm_consistency.cli.settings import ScoreConfig
+from mlm_consistency.cli.tensorflow_noise import import_tensorflow
 from mlm_consistency.conditionals import EncodedExample
 from mlm_consistency.errors import ScoringError
 from mlm_consistency.records import TaskEntry
@@ -65,6 +66,7 @@ def survey(
 
     def examples() -> Iterator[EncodedExample]:
         # TensorFlow is brought in here, when the first pass has found nothing to mend.
+        import_tensorflow()
         from mlm_consistency.tasks.seqio_input import seqio_examples
 
         return seqio_examples(

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
+from mlm_consistency.cli.tensorflow_noise import import_tensorflow
+
 log = logging.getLogger(__name__)
 
 # Of TensorBoard's plugin for scalars; a summary's data class is a number of its protocol buffer.
@@ -31,6 +33,7 @@ class EventWriter:
         self._writer: Any = None
 
     def __enter__(self) -> EventWriter:
+        import_tensorflow()
         self._try(self._open)
         return self
 
