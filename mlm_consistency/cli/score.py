@@ -181,7 +181,8 @@ def score(
             for shard in loop.run(inputs, writer.finished):
                 at = time.monotonic()
                 if lanes.writes:
-                    writer.write(shard, vocabulary)
+                    with jax.profiler.TraceAnnotation("write records"):
+                        writer.write(shard, vocabulary)
                 writing += time.monotonic() - at
                 # The other lanes keep step, each with a shard of its own.
                 scored = len(shard.examples) * lanes.count
@@ -289,4 +290,7 @@ def tracing(folder: str | None) -> Any:
     import jax
 
     os.makedirs(folder, exist_ok=True)
-    return jax.profiler.trace(folder, create_perfetto_trace=True)
+    # Every call of a Python function would be an event: a million of them hide the loop's own.
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    return jax.profiler.trace(folder, create_perfetto_trace=True, profiler_options=options)

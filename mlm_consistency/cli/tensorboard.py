@@ -5,7 +5,6 @@ tensorboard --logdir OUTPUT_DIR/logs
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -54,9 +53,6 @@ class EventWriter:
     def _open(self) -> None:
         import tensorflow as tf
 
-        # A GPU's memory is JAX's.
-        with contextlib.suppress(RuntimeError):
-            tf.config.set_visible_devices([], "GPU")
         self._writer = tf.summary.create_file_writer(self.folder)
 
     def _write(self, step: int, scalars: Mapping[str, float]) -> None:

@@ -14,20 +14,30 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-# absl's lines of information (I0000 00:00:..) and what announces them.
-GREETING = re.compile(rb"(WARNING: All log messages before absl::InitializeLog|I\d{4} \d\d:\d\d:)")
+# absl's lines of information (I0000 00:00:..), what announces them, and the want of a GPU.
+GREETING = re.compile(
+    rb"WARNING: All log messages before absl::InitializeLog|I\d{4} \d\d:\d\d:|E\d{4} .*cuInit"
+)
 STANDARD_ERROR = 2
+_done = False
 
 
 def import_tensorflow() -> None:
-    """Imports seqio, tensorflow and tensorflow_text; a second call costs nothing."""
-    if "seqio" in sys.modules:
+    """Imports seqio, tensorflow and tensorflow_text, and leaves GPUs and their memory to JAX.
+
+    A second call costs nothing.
+    """
+    global _done
+    if _done:
         return
     with _greetings_left_out():
-        import seqio
-        import tensorflow_text
+        import seqio  # noqa: F401
+        import tensorflow as tf
+        import tensorflow_text  # noqa: F401
 
-        del seqio, tensorflow_text
+        with contextlib.suppress(RuntimeError):  # too late: another has used TensorFlow already
+            tf.config.set_visible_devices([], "GPU")
+    _done = True
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from mlm_consistency.cli import tensorflow_noise
 GREETINGS = (
     b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
     b"I0000 00:00:1796140352.829077   11970 cudart_stub.cc:31] Could not find cuda drivers.\n"
+    b"E0000 00:00:1796142422.9 32672 cuda_platform.cc:52] failed call to cuInit: INTERNAL\n"
 )
 
 
