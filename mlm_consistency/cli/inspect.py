@@ -100,7 +100,7 @@ def show_example(
                 line.append(" ")
             if not console.is_terminal:
                 line.append("»")
-            line.append(" ".join(vocabulary.pieces(candidate.tolist())), SCORED)
+            line.append(" ".join(vocabulary.pieces(candidate[masked.moved :].tolist())), SCORED)
             if not console.is_terminal:
                 line.append("«")
             console.print(Text(f"  targets {number}" if number == 0 else f"          {number}"),

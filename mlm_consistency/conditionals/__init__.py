@@ -1,8 +1,9 @@
 """Conditionals: how a prompt is masked. Pure functions on token ids; numpy only.
 
-Conditional, Baseline, Offset, Span, SpanAuto, SpanShare   one pattern each, with a drawing
+Conditional                                                one pattern, with a drawing:
+  Baseline, Offset, NegativeOffset, Span, SpanAuto, SpanShare
 get_conditional, parse_conditionals, paper_conditionals    from names and presets
-Layout, Prompt, Sentinel, NotApplicable                    where each prompt token goes
+Layout, Prompt, Sentinel, Answer, NotApplicable            where each prompt token goes
 TextExample, EncodedExample, Masked, encode_example        an example as text and as ids
 """
 
@@ -15,7 +16,14 @@ from mlm_consistency.conditionals.example import (
     check_mode,
     encode_example,
 )
-from mlm_consistency.conditionals.layout import Layout, NotApplicable, Piece, Prompt, Sentinel
+from mlm_consistency.conditionals.layout import (
+    Answer,
+    Layout,
+    NotApplicable,
+    Piece,
+    Prompt,
+    Sentinel,
+)
 from mlm_consistency.conditionals.names import (
     EXAMPLES,
     PATTERNS,
@@ -24,6 +32,7 @@ from mlm_consistency.conditionals.names import (
     paper_conditionals,
     parse_conditionals,
 )
+from mlm_consistency.conditionals.negative_offset import NegativeOffset
 from mlm_consistency.conditionals.offset import Offset
 from mlm_consistency.conditionals.span import Span, SpanAuto, SpanShare
 
@@ -32,11 +41,13 @@ __all__ = [
     "FAMILIES",
     "PATTERNS",
     "PRESETS",
+    "Answer",
     "Baseline",
     "Conditional",
     "EncodedExample",
     "Layout",
     "Masked",
+    "NegativeOffset",
     "NotApplicable",
     "Offset",
     "Piece",

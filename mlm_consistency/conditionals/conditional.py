@@ -91,8 +91,14 @@ class Conditional(abc.ABC):
         """Name in configuration and records: the pattern, and `@MODE` where it has its own."""
         return self.pattern if self.mode is None else f"{self.pattern}@{self.mode or 'none'}"
 
-    def layout(self, n: int, family: str = "t5") -> Layout | NotApplicable:
+    def layout(self, n: int, family: str = "t5", shared: int = 0) -> Layout | NotApplicable:
         """Where the n prompt tokens (mode word included) go.
+
+        Args:
+          n: tokens of the prompt.
+          family: t5, ul2 or flan.
+          shared: tokens with which all candidates begin, each having at least one more; only
+            negative offsets ask for it.
 
         Returns:
           The layout, or NotApplicable with a reason if the pattern does not fit.

@@ -45,15 +45,23 @@ class TextExample:
 
 @dataclass(frozen=True, eq=False)
 class Masked:
-    """One masked prompt: encoder int32 [S] with `</s>`; prefix int32 [P], targets before y."""
+    """One masked prompt.
+
+    Attributes:
+      encoder: int32 [S] with `</s>`.
+      prefix: int32 [P], targets before the answer.
+      moved: tokens at the start of every candidate that the encoder shows, so that only those
+        behind them follow the prefix; 0 but under negative offsets.
+    """
 
     encoder: Ids
     prefix: Ids
+    moved: int = 0
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Masked):
             return NotImplemented
-        return _same(self.encoder, other.encoder) and _same(self.prefix, other.prefix)
+        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +142,13 @@ def encode_example(
         if word not in prompt_ids:
             prompt_ids[word], cut = _prompt(example, vocabulary, word, max_prompt_tokens)
             truncated = max(truncated, cut)
-        masked.append(_mask(prompt_ids[word], vocabulary, conditional, family))
+        entry = _mask(prompt_ids[word], vocabulary, conditional, family, candidates)
+        if isinstance(entry, Masked) and entry.moved and not isinstance(masked[0], Masked):
+            entry = NotApplicable(
+                f"{conditional.name} needs {conditionals[0].name}, which prices the tokens that it "
+                "shows, and that does not apply"
+            )
+        masked.append(entry)
     return EncodedExample(
         index, example.id, example.subject, example.prompt, example.candidates, example.labels,
         candidates, prompt_ids, tuple(masked), example.answer, truncated,
@@ -155,6 +169,16 @@ def check_mode(mode: str | None, family: str) -> str:
             "ul2. Set the family to ul2, or the mode to none."
         )
     return word
+
+
+def shared_tokens(candidates: Sequence[Ids]) -> int:
+    """With how many tokens all candidates begin, each having at least one more; 0 for none."""
+    if not candidates:
+        return 0
+    most = min(map(len, candidates)) - 1
+    table = np.stack([ids[:most] for ids in candidates])
+    differs = (table != table[0]).any(axis=0)
+    return int(differs.argmax()) if differs.any() else most
 
 
 def _prompt(
@@ -187,9 +211,13 @@ def _encode(vocabulary: Vocabulary, text: str, what: str) -> Ids:
 
 
 def _mask(
-    prompt: Ids, vocabulary: Vocabulary, conditional: Conditional, family: str
+    prompt: Ids,
+    vocabulary: Vocabulary,
+    conditional: Conditional,
+    family: str,
+    candidates: Sequence[Ids],
 ) -> Masked | NotApplicable:
-    layout = conditional.layout(len(prompt), family)
+    layout = conditional.layout(len(prompt), family, shared_tokens(candidates))
     if isinstance(layout, NotApplicable):
         return layout
     if layout.num_sentinels > vocabulary.num_sentinels:
@@ -198,8 +226,14 @@ def _mask(
             f"{vocabulary.num_sentinels}"
         )
     return Masked(
-        layout.encoder_ids(prompt, vocabulary.sentinel, vocabulary.eos_id),
+        layout.encoder_ids(
+            prompt,
+            vocabulary.sentinel,
+            vocabulary.eos_id,
+            candidates[0] if layout.moved else (),
+        ),
         layout.prefix_ids(prompt, vocabulary.sentinel),
+        layout.moved,
     )
 
 

@@ -29,7 +29,15 @@ class Sentinel:
     k: int
 
 
-Piece: TypeAlias = Prompt | Sentinel
+@dataclass(frozen=True)
+class Answer:
+    """Answer tokens y_{start+1} .. y_stop, which all candidates share; half-open, 0-based."""
+
+    start: int
+    stop: int
+
+
+Piece: TypeAlias = Prompt | Sentinel | Answer
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,8 @@ class Layout:
     prefix   decoder targets before the answer, x_0 to the last sentinel (empty for Flan's
              baseline). The answer's tokens follow it, and they alone are scored.
 
-    Together the pieces hold each prompt token exactly once.
+    Together the pieces hold each prompt token exactly once, and possibly the first tokens of the
+    answer, which are then not scored.
     """
 
     encoder: tuple[Piece, ...]
@@ -69,8 +78,17 @@ class Layout:
         """P: decoder targets before the answer."""
         return _length(self.prefix)
 
+    @property
+    def moved(self) -> int:
+        """Tokens at the answer's start that the encoder is shown."""
+        return sum(p.stop - p.start for p in self.encoder if isinstance(p, Answer))
+
     def encoder_ids(
-        self, prompt_ids: ArrayLike, sentinel: Callable[[int], int], eos_id: int
+        self,
+        prompt_ids: ArrayLike,
+        sentinel: Callable[[int], int],
+        eos_id: int,
+        answer_ids: ArrayLike = (),
     ) -> NDArray[np.int32]:
         """Encoder input, int32 [S], with `</s>` at its end.
 
@@ -78,8 +96,10 @@ class Layout:
           prompt_ids: int [n], the mode word's tokens among them.
           sentinel: k -> id of `<extra_id_k>`, `Vocabulary.sentinel`.
           eos_id: id of `</s>`.
+          answer_ids: int [>= moved], tokens with which every candidate begins.
         """
-        return np.append(_ids(self.encoder, prompt_ids, sentinel), np.int32(eos_id))
+        ids = _ids(self.encoder, prompt_ids, sentinel, answer_ids)
+        return np.append(ids, np.int32(eos_id))
 
     def prefix_ids(
         self, prompt_ids: ArrayLike, sentinel: Callable[[int], int]
@@ -87,9 +107,11 @@ class Layout:
         """Decoder targets before the answer, int32 [P]."""
         return _ids(self.prefix, prompt_ids, sentinel)
 
-    def encoder_pieces(self, pieces: Sequence[str], eos: str = "</s>") -> list[str]:
+    def encoder_pieces(
+        self, pieces: Sequence[str], eos: str = "</s>", answer: Sequence[str] = ()
+    ) -> list[str]:
         """Display strings of the encoder input, sentinels as `<extra_id_k>`."""
-        return [*_pieces(self.encoder, pieces), eos]
+        return [*_pieces(self.encoder, pieces, answer), eos]
 
     def prefix_pieces(self, pieces: Sequence[str]) -> list[str]:
         """Display strings of the decoder targets before the answer."""
@@ -97,13 +119,17 @@ class Layout:
 
 
 def _length(parts: Sequence[Piece]) -> int:
-    return sum(p.stop - p.start if isinstance(p, Prompt) else 1 for p in parts)
+    return sum(1 if isinstance(p, Sentinel) else p.stop - p.start for p in parts)
 
 
 def _ids(
-    parts: Sequence[Piece], prompt_ids: ArrayLike, sentinel: Callable[[int], int]
+    parts: Sequence[Piece],
+    prompt_ids: ArrayLike,
+    sentinel: Callable[[int], int],
+    answer_ids: ArrayLike = (),
 ) -> NDArray[np.int32]:
     prompt = np.asarray(prompt_ids, dtype=np.int32)
+    answer = np.asarray(answer_ids, dtype=np.int32)
     ids = np.empty(_length(parts), dtype=np.int32)
     at = 0
     for part in parts:
@@ -111,16 +137,18 @@ def _ids(
             ids[at] = sentinel(part.k)
             at += 1
         else:
-            ids[at : at + part.stop - part.start] = prompt[part.start : part.stop]
+            source = answer if isinstance(part, Answer) else prompt
+            ids[at : at + part.stop - part.start] = source[part.start : part.stop]
             at += part.stop - part.start
     return ids
 
 
-def _pieces(parts: Sequence[Piece], pieces: Sequence[str]) -> list[str]:
+def _pieces(parts: Sequence[Piece], pieces: Sequence[str], answer: Sequence[str] = ()) -> list[str]:
     shown: list[str] = []
     for part in parts:
         if isinstance(part, Sentinel):
             shown.append(f"<extra_id_{part.k}>")
         else:
-            shown.extend(pieces[part.start : part.stop])
+            source = answer if isinstance(part, Answer) else pieces
+            shown.extend(source[part.start : part.stop])
     return shown

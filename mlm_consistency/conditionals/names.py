@@ -15,12 +15,13 @@ from mlm_consistency.tables import lookup, unknown_name
 # First part of a name -> what builds it from the rest.
 PATTERNS = {
     "baseline": "mlm_consistency.conditionals.baseline:Baseline",
-    "offset": "mlm_consistency.conditionals.offset:Offset",
+    "offset": "mlm_consistency.conditionals.offset:OffsetByName",
     "span": "mlm_consistency.conditionals.span:SpanByName",
 }
 EXAMPLES = (
     "baseline",
     "offset_3",
+    "offset_-1",
     "span_3_5_2",
     "span_3_5_auto",
     "span_3_5_50pct",

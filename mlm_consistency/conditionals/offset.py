@@ -7,6 +7,7 @@ from typing import Self
 
 from mlm_consistency.conditionals.conditional import Conditional, positive
 from mlm_consistency.conditionals.layout import Layout, NotApplicable, Piece, Prompt, Sentinel
+from mlm_consistency.conditionals.negative_offset import NegativeOffset
 from mlm_consistency.errors import ConfigError
 
 MIN_PROMPT_LEFT = 5
@@ -24,10 +25,6 @@ class Offset(Conditional):
               targets    e f | y
 
     Not applicable where fewer than 5 prompt tokens are left in the encoder.
-
-    Negative offsets (answer tokens moved into the prompt) are not offered: they score fewer tokens
-    of each candidate and show the encoder a different text for each, so that they are no
-    conditional of the same p(y | r), and a mean over their tokens compares unlike things.
 
     Attributes:
       tokens: K >= 1.
@@ -49,11 +46,6 @@ class Offset(Conditional):
         name = "_".join(("offset", *arguments))
         if len(arguments) != 1:
             raise ConfigError(f"conditional {name!r}: expected offset_K, such as offset_3.")
-        if arguments[0].startswith("-"):
-            raise ConfigError(
-                f"conditional {name!r}: negative offsets move the answer's first tokens into the "
-                "prompt and no longer score the whole answer. Use offset_1, offset_2, ..."
-            )
         return cls(positive(arguments[0], "K", name), mode=mode)
 
     def _split(self, n: int, last: tuple[Piece, ...]) -> Layout | NotApplicable:
@@ -70,3 +62,12 @@ class Offset(Conditional):
 
     def _plain(self, n: int) -> Layout | NotApplicable:
         return self._split(n, ())
+
+
+class OffsetByName:
+    """Chooses the kind of offset by its sign."""
+
+    @staticmethod
+    def from_arguments(arguments: tuple[str, ...], mode: str | None) -> Conditional:
+        kind = NegativeOffset if arguments and arguments[0].startswith("-") else Offset
+        return kind.from_arguments(arguments, mode)

@@ -74,7 +74,12 @@ def divergences_table(shard: Any, conditionals: Sequence[str]) -> pa.Table:
             f"(js, tv, entropy), came {came}"
         )
     fits = np.array(
-        [[getattr(m, "reason", None) is None for m in e.masked] for e in examples], bool
+        [
+            # A conditional that shows the answer's first tokens is not asked for the first.
+            [getattr(m, "reason", None) is None and not getattr(m, "moved", 0) for m in e.masked]
+            for e in examples
+        ],
+        bool,
     ).reshape(shape)
     both = fits[:, first] & fits[:, second]
     for name, values, wanted in (

@@ -23,7 +23,7 @@ class Prompt:
       example: number of the example within its shard.
       conditional: number of the conditional.
       masked: encoder tokens and the targets before the answer.
-      tree: the candidates.
+      tree: the candidates, without the tokens that the encoder shows.
     """
 
     example: int
@@ -36,13 +36,35 @@ def prompts_of(examples: Sequence[EncodedExample]) -> list[Prompt]:
     """One prompt for every conditional that applies, in order."""
     prompts = []
     for number, example in enumerate(examples):
-        tree = build_tree(example.candidates)
-        prompts += [
-            Prompt(number, k, masked, tree)
-            for k, masked in enumerate(example.masked)
-            if isinstance(masked, Masked)
-        ]
+        trees: dict[int, CandidateTree] = {}
+        for k, masked in enumerate(example.masked):
+            if isinstance(masked, Masked):
+                if masked.moved not in trees:
+                    rest = [candidate[masked.moved :] for candidate in example.candidates]
+                    trees[masked.moved] = build_tree(rest)
+                prompts.append(Prompt(number, k, masked, trees[masked.moved]))
     return prompts
+
+
+def price_moved(
+    examples: Sequence[EncodedExample], scores: Sequence[list[list[np.ndarray] | None]]
+) -> None:
+    """Puts the log-probabilities of moved tokens in front of those behind them, in place.
+
+    Tokens of the answer that a conditional shows to the encoder are priced by the run's first
+    conditional; see `conditionals.NegativeOffset`.
+
+    Args:
+      scores: [example][conditional][candidate], log-probabilities of the scored tokens.
+    """
+    for example, rows in zip(examples, scores, strict=True):
+        for k, masked in enumerate(example.masked):
+            first, row = rows[0], rows[k]
+            if isinstance(masked, Masked) and masked.moved and first is not None and row:
+                rows[k] = [
+                    np.concatenate([whole[: masked.moved], rest])
+                    for whole, rest in zip(first, row, strict=True)
+                ]
 
 
 def lengths_of(prompts: Sequence[Prompt]) -> PromptLengths:

@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.profiler import StepTraceAnnotation, TraceAnnotation
 from jax.sharding import Mesh
 
 from mlm_consistency.conditionals.example import EncodedExample
@@ -26,6 +27,7 @@ from mlm_consistency.scoring.assemble import (
     empty_batch,
     lay_out,
     lengths_of,
+    price_moved,
     prompts_of,
 )
 from mlm_consistency.scoring.divergence import Divergences, DivergenceStep, local_slots
@@ -192,7 +194,8 @@ class ScoringLoop:
         try:
             while True:
                 began = time.monotonic()
-                work = prepared.get()
+                with TraceAnnotation("wait for input"):
+                    work = prepared.get()
                 self.times.waiting_for_input += time.monotonic() - began
                 if isinstance(work, BaseException):
                     raise work
@@ -219,17 +222,19 @@ class ScoringLoop:
             examples: list[EncodedExample] = []
             if mine is not None:
                 last = min((mine + 1) * size, task.count) - 1
-                while at < last:
-                    at, example = next(stream)
-                    if at >= mine * size:
-                        examples.append(example)
-            prompts = prompts_of(examples)
-            if mine is not None:
-                self._check_planned(task, mine, prompts)
-            steps = [
-                self._slots(plan[i * lanes.slots : (i + 1) * lanes.slots], prompts)
-                for i in range(count)
-            ]
+                with TraceAnnotation("read examples"):
+                    while at < last:
+                        at, example = next(stream)
+                        if at >= mine * size:
+                            examples.append(example)
+            with TraceAnnotation("lay out batches"):
+                prompts = prompts_of(examples)
+                if mine is not None:
+                    self._check_planned(task, mine, prompts)
+                steps = [
+                    self._slots(plan[i * lanes.slots : (i + 1) * lanes.slots], prompts)
+                    for i in range(count)
+                ]
             most = min(size, task.count - size * min(s for s in wave if s is not None))
             fullest = max(sum(map(len, b.decoder_rows)) for plan in plans for b in plan)
             # Of few different widths, so that little is compiled.
@@ -237,7 +242,8 @@ class ScoringLoop:
             yield _Work(task.name, mine, examples, prompts, steps, most, width)
 
     def _plan(self, task: TaskInput, shard: int) -> list[Batch]:
-        return pack(self._lengths(task, shard), self.shape)
+        with TraceAnnotation("pack"):
+            return pack(self._lengths(task, shard), self.shape)
 
     def _lengths(self, task: TaskInput, shard: int) -> PromptLengths:
         size = self.examples_per_shard
@@ -286,7 +292,8 @@ class ScoringLoop:
         for arrays, places in work.steps:
             if self.stop.is_set():
                 return None
-            out, picked = self.step(self.params, self._global(arrays)), None
+            with StepTraceAnnotation("score", step_num=self.times.steps):
+                out, picked = self.step(self.params, self._global(arrays)), None
             if ends is not None:
                 out, states = out
                 picked = ends.pick(states, places)
@@ -296,6 +303,7 @@ class ScoringLoop:
                 self._collect(*flying.popleft(), work.prompts, scores, ends)
         while flying:
             self._collect(*flying.popleft(), work.prompts, scores, ends)
+        price_moved(work.examples, scores)
         began = time.monotonic()
         divergences = ends.compare(self.params) if ends is not None else None
         self.times.waiting_for_device += time.monotonic() - began
@@ -316,9 +324,10 @@ class ScoringLoop:
     ) -> None:
         """Reads the slots of this lane from a step's result [G, Q] into `scores`."""
         began = time.monotonic()
-        values = local_slots(out)
-        if ends is not None and picked is not None:
-            ends.collect(picked, places)
+        with TraceAnnotation("wait for device"):
+            values = local_slots(out)
+            if ends is not None and picked is not None:
+                ends.collect(picked, places)
         self.times.waiting_for_device += time.monotonic() - began
         for row, slot in zip(values, places, strict=False):
             for number, first in slot:
@@ -338,7 +347,8 @@ class _Ends:
         self.states: np.ndarray | None = None
         self.applies = np.zeros((len(work.examples), step.conditionals), bool)
         for prompt in work.prompts:
-            self.applies[prompt.example, prompt.conditional] = True
+            # Behind answer tokens that the encoder shows, another token than the first comes next.
+            self.applies[prompt.example, prompt.conditional] = not prompt.masked.moved
 
     def pick(self, states: jax.Array, places: Sequence[Sequence[tuple[int, int]]]) -> jax.Array:
         """The states [G, width, D] at the first read node of each prompt of a step."""

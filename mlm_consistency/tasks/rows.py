@@ -59,6 +59,8 @@ GROUPED: dict[str, RowFeature] = {
         "sentinel", "prefix_length",
     ),
     "prefix_length": RowFeature("int32", 0, "P: length of prefix"),
+    "moved": RowFeature("int32", 0, "tokens at the start of every candidate that inputs show; 0 "
+                        "but under negative offsets"),
     "candidates": RowFeature(
         "int32", 1, "tokens of all candidates, one behind the other, each encoded on its own",
         "candidates_length",
@@ -88,11 +90,13 @@ FLAT: dict[str, RowFeature] = {
     "candidate": RowFeature("int32", 0, "position among the example's candidates"),
     "num_candidates": RowFeature("int32", 0, "C: number of candidates"),
     "is_label": RowFeature("int32", 0, "1 if the candidate is right"),
-    "targets": RowFeature("int32", 1, "decoder targets: prefix, then the candidate's tokens",
-                          "targets_length"),
+    "targets": RowFeature("int32", 1, "decoder targets: prefix, then the candidate's tokens, "
+                          "without those that inputs show", "targets_length"),
     "targets_length": RowFeature("int32", 0, "T: length of targets"),
     "target_loss_weights": RowFeature("int32", 1, "1 on the candidate's tokens, 0 on the prefix",
                                       "targets_length"),
+    "asked": RowFeature("string", 0, "JSON, the same in every row: the task's configuration, the "
+                        "conditionals, mode, family and vocabulary (tasks.asked)"),
 }  # fmt: skip
 
 
@@ -111,6 +115,7 @@ def grouped_rows(
         row |= {
             "prefix": prefix,
             "prefix_length": len(prefix),
+            "moved": masked.moved if isinstance(masked, Masked) else 0,
             "candidates": flat,
             "candidates_length": len(flat),
             "candidate_lengths": np.asarray([len(ids) for ids in candidates], np.int32),
@@ -132,7 +137,11 @@ def grouped_rows(
 
 
 def flat_rows(
-    example: EncodedExample, task: str, conditionals: Sequence[Conditional], mode: str = ""
+    example: EncodedExample,
+    task: str,
+    conditionals: Sequence[Conditional],
+    mode: str = "",
+    asked: str = "",
 ) -> list[Row]:
     """A row for each candidate under each conditional that applies. See FLAT for the features."""
     rows = []
@@ -140,7 +149,7 @@ def flat_rows(
         if not isinstance(masked, Masked):
             continue
         for position, ids in enumerate(example.candidates):
-            targets = np.concatenate([masked.prefix, ids]).astype(np.int32)
+            targets = np.concatenate([masked.prefix, ids[masked.moved :]]).astype(np.int32)
             weights = np.zeros(len(targets), np.int32)
             weights[len(masked.prefix) :] = 1
             rows.append(
@@ -152,6 +161,7 @@ def flat_rows(
                     "targets": targets,
                     "targets_length": len(targets),
                     "target_loss_weights": weights,
+                    "asked": asked,
                 }
             )
     return rows
@@ -231,7 +241,8 @@ def _example(rows: Sequence[Mapping[str, Any]]) -> EncodedExample:
         if reason := _text(row["reason"]):
             masked.append(NotApplicable(reason))
         else:
-            masked.append(Masked(_sequence(row, "inputs"), _sequence(row, "prefix")))
+            moved = int(row["moved"])
+            masked.append(Masked(_sequence(row, "inputs"), _sequence(row, "prefix"), moved))
     return EncodedExample(
         index=int(first["example"]),
         id=_text(first["example_id"]),

@@ -59,7 +59,7 @@ def test_parsing():
         ("baseline,span_3_x_1", ConfigError, "G must be a whole number >= 1. Got 'x'"),
         ("baseline,span_3_5_101pct", ConfigError, "1 to 100 percent"),
         ("baseline,offset_0", ConfigError, "K must be a whole number"),
-        ("baseline,offset_-1", ConfigError, "negative offsets"),
+        ("baseline,offset_-0", ConfigError, "K must be a whole number"),
         ("baseline@", ConfigError, "a mode must follow"),
         ("baseline@FOO", ConfigError, "unknown mode 'FOO'"),
         ("baseline_3", ConfigError, "takes no arguments"),
