@@ -26,6 +26,8 @@ COMMANDS = {
     "benchmark": "mlm_consistency.cli.benchmark:run",
     "pretrain": "mlm_consistency.cli.pretrain:run",
     "data": "mlm_consistency.cli.data:run",
+    "import-t5x": "mlm_consistency.cli.import_t5x:run",
+    "lm-eval": "mlm_consistency.cli.lm_eval:run",
     "compare": "mlm_consistency.cli.compare:run",
 }
 HELP = {
@@ -42,6 +44,8 @@ HELP = {
     "benchmark": "speed against one-at-a-time scoring, on a workload file",
     "pretrain": "make the small model that ships",
     "data": "list, fetch and check the benchmarks' files",
+    "import-t5x": "scores that t5x.infer wrote -> records",
+    "lm-eval": "lm-evaluation-harness with our scorer among its models",
     "compare": "several runs, or the paper's recorded curves, side by side",
 }
 EXIT_USER_ERROR = 2

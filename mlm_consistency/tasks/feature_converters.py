@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import seqio
 import tensorflow as tf
 
+from mlm_consistency.errors import ConfigError
+
 Spec = seqio.FeatureConverter.FeatureSpec
 # Carried so that scores find their example again.
 _IDS = ("example", "conditional", "candidate")
@@ -29,7 +31,12 @@ class _RowConverter(seqio.FeatureConverter):
     SEQUENCES: ClassVar[Mapping[str, tuple[str, str]]] = {}
     SCALARS: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, apply_length_check: bool = True, bos_id: int = 0):
+    def __init__(self, pack: bool = False, apply_length_check: bool = True, bos_id: int = 0):
+        """Args are seqio's, so that T5X can make one. Raises ConfigError for pack=True."""
+        if pack:
+            raise ConfigError(
+                f"{type(self).__name__} does not pack: one score belongs to one row. Set pack=False"
+            )
         super().__init__(pack=False, apply_length_check=apply_length_check, bos_id=bos_id)
 
     def _convert_features(

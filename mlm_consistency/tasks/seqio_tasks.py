@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from mlm_consistency.conditionals import Conditional, EncodedExample, TextExample
 from mlm_consistency.errors import ConfigError, MlmConsistencyError
+from mlm_consistency.tasks.asked import asked_text
 from mlm_consistency.tasks.config import TaskConfig
 from mlm_consistency.tasks.encoded import EncodedExamples
 from mlm_consistency.tasks.rows import FLAT, GROUPED, RowFeature, flat_rows, grouped_rows, read_rows
@@ -78,7 +79,7 @@ def register(
     encoded = task.encoded_examples(vocabulary, conditionals, mode, family)
     forms: tuple[tuple[str, Mapping[str, RowFeature], Callable[..., list[Any]]], ...] = (
         (name, GROUPED, grouped_rows),
-        (name + FLAT_SUFFIX, FLAT, flat_rows),
+        (name + FLAT_SUFFIX, FLAT, functools.partial(flat_rows, asked=asked_text(encoded))),
     )
     for form, _, _ in forms:
         if form in seqio.TaskRegistry.names():

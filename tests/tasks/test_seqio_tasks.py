@@ -16,6 +16,7 @@ seqio = pytest.importorskip("seqio")
 tf = pytest.importorskip("tensorflow")
 
 from mlm_consistency.tasks import seqio_tasks  # noqa: E402
+from mlm_consistency.tasks.asked import asked_text, read_asked  # noqa: E402
 from mlm_consistency.tasks.feature_converters import (  # noqa: E402
     FlatFeatureConverter,
     GroupedFeatureConverter,
@@ -23,7 +24,7 @@ from mlm_consistency.tasks.feature_converters import (  # noqa: E402
 from mlm_consistency.tasks.rows import FLAT, GROUPED, flat_rows  # noqa: E402
 from mlm_consistency.tasks.seqio_vocabulary import SeqioVocabulary  # noqa: E402
 
-CONDITIONALS = ["baseline", "offset_3", "span_3_5_2", "span_3_5_9", "baseline@NLU"]
+CONDITIONALS = ["baseline", "offset_3", "span_3_5_2", "span_3_5_9", "baseline@NLU", "offset_-1"]
 MODEL = ("NLG", "ul2")
 
 
@@ -39,7 +40,7 @@ def registered(tmp_path_factory, tiny):
         task_files.question(),
         task_files.question(prompt="Who?"),
         task_files.question(
-            prompt=task_files.STORY * 2, label=[0, 2], candidates=["a", "b é", "c"]
+            prompt=task_files.STORY * 2, label=[0, 2], candidates=["the a", "the b é", "the c"]
         ),
         task_files.question(id="last", subject="places"),
     ]
@@ -70,7 +71,14 @@ def test_the_grouped_task_gives_the_examples_of_the_pure_functions(registered):
 def test_the_flat_task_gives_the_rows_of_the_pure_functions(registered):
     _, (_, flat), encoded = registered
     found = rows_of(flat)
-    wanted = [row for example in encoded for row in flat_rows(example, "own", encoded.conditionals)]
+    asked = asked_text(encoded)
+    wanted = [
+        row
+        for example in encoded
+        for row in flat_rows(example, "own", encoded.conditionals, asked=asked)
+    ]
+    assert {len(row["targets"]) for row in wanted if row["conditional"] == 5}  # tokens are moved
+    assert list(read_asked(asked, "here").examples(encoded.vocabulary)) == list(encoded)
     assert len(found) == len(wanted) > 0
     for row, other in zip(found, wanted, strict=True):
         assert row.keys() == FLAT.keys()
@@ -89,12 +97,12 @@ def test_the_flat_converter_weighs_the_answer_alone_and_carries_ids(registered, 
     rows = list(batches.as_numpy_iterator())
     examples = list(encoded)
     for row in rows:
-        answer = examples[row["example"]].candidates[row["candidate"]]
+        masked = examples[row["example"]].masked[row["conditional"]]
+        answer = examples[row["example"]].candidates[row["candidate"]][masked.moved :]
         weights = row["decoder_loss_weights"].astype(bool)
         assert row["decoder_target_tokens"][weights].tolist() == answer.tolist()
         assert row["decoder_input_tokens"][0] == 0
         assert np.array_equal(row["decoder_input_tokens"][1:], row["decoder_target_tokens"][:-1])
-        masked = examples[row["example"]].masked[row["conditional"]]
         assert (
             row["encoder_input_tokens"][: len(masked.encoder)].tolist() == masked.encoder.tolist()
         )
