@@ -214,6 +214,8 @@ def _join(config: ProcessConfig, team: Processes) -> None:
             initialization_timeout=2 * START_TIMEOUT,  # it would abort the process
             heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT,
         )
+    except jax.errors.JaxRuntimeError as error:
+        raise _broken_off(config, error) from error
     except (RuntimeError, ValueError, OSError) as error:
         raise ConfigError(
             f"the processes did not come together ({config.described}): {error}. Say who they are "
@@ -232,15 +234,27 @@ def _join(config: ProcessConfig, team: Processes) -> None:
     key = "mlm_consistency/roll_call"
     client: Any = global_state.client
     host = str(global_state.coordinator_address).rpartition(":")[0]
-    if index == 0:
-        listener, port = roll_call.listen()
-        client.key_value_set(key, str(port))
-        roll_call.accept(listener)
-    else:
-        port = int(client.blocking_key_value_get(key, 2000 * START_TIMEOUT))
-        roll_call.call(host.strip("[]"), port)
-        _delay_aborts()
+    try:
+        if index == 0:
+            listener, port = roll_call.listen()
+            client.key_value_set(key, str(port))
+            roll_call.accept(listener)
+        else:
+            _delay_aborts()
+            port = int(client.blocking_key_value_get(key, 2000 * START_TIMEOUT))
+            roll_call.call(host.strip("[]"), port)
+    except jax.errors.JaxRuntimeError as error:
+        raise _broken_off(config, error) from error
     team.roll_call = roll_call
+
+
+def _broken_off(config: ProcessConfig, error: Exception) -> RunEndedError:
+    """What JAX's service says where a process that it waits for is killed, or is silent."""
+    why = (
+        f"the processes did not come together ({config.described}), most likely because one was "
+        f"killed while starting: {error} (exit status {EXIT_PREEMPTED})"
+    )
+    return RunEndedError(End(config.process_id or 0, EXIT_PREEMPTED, why))
 
 
 def _delay_aborts() -> None:

@@ -24,13 +24,14 @@ from collections.abc import Callable
 from typing import Any
 
 from mlm_consistency.cli.preemption import EXIT_PREEMPTED
-from mlm_consistency.errors import ConfigError, MlmConsistencyError
+from mlm_consistency.errors import MlmConsistencyError
 
 MAGIC = "mlm-consistency roll call 1"
 BEAT = 2.0  # seconds between signs of life
 SILENCE = 45.0  # seconds without one, after which a process counts as gone
 GRACE = 8.0  # seconds in which the main thread may end by itself
-JOIN = 60.0  # seconds until all have found process 0; JAX has brought them together before
+JOIN = 30.0  # seconds until all have found process 0; JAX has brought them together before
+REFUSED = 3.0  # seconds of refusals: process 0 listened before it said where, so it is gone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +140,8 @@ class RollCall:
         """Process 0 waits for all others.
 
         Raises:
-          ConfigError: naming those that have not come.
+          RunEndedError: naming those that have not come; status 75, since JAX's service has seen
+            them just before.
         """
         missing = set(range(1, self.count))
         deadline = time.monotonic() + JOIN
@@ -154,8 +156,9 @@ class RollCall:
                 except TimeoutError as error:
                     if time.monotonic() < deadline:
                         continue
-                    raise ConfigError(
-                        f"processes {sorted(missing)} of {self.count} have not found process 0"
+                    raise self._lost(
+                        min(missing),
+                        f"processes {sorted(missing)} of {self.count} have not found process 0",
                     ) from error
                 except (OSError, ValueError):
                     continue
@@ -172,24 +175,40 @@ class RollCall:
         """Another process calls process 0.
 
         Raises:
-          ConfigError: where it cannot be reached.
+          RunEndedError: where it cannot be reached; status 75.
         """
-        deadline = time.monotonic() + JOIN
+        began = time.monotonic()
         while True:
             try:
                 connection = socket.create_connection((host, port), timeout=10)
                 break
             except OSError as error:
-                if time.monotonic() > deadline:
-                    raise ConfigError(
-                        f"process {self.index} cannot reach process 0 at {host}:{port} ({error}): "
-                        "the machines of a run must reach each other on all ports"
+                patience = REFUSED if isinstance(error, ConnectionRefusedError) else JOIN
+                if time.monotonic() > began + patience:
+                    raise self._lost(
+                        0, f"process {self.index} cannot reach process 0 at {host}:{port} ({error})"
                     ) from error
                 time.sleep(0.5)
         line = _Line(connection, 0)
-        line.send({"magic": MAGIC, "process": self.index})
+        try:
+            line.send({"magic": MAGIC, "process": self.index})
+        except OSError as error:
+            raise self._lost(
+                0, f"process {self.index} has lost process 0 at {host}:{port} ({error})"
+            ) from error
         self._lines.append(line)
         self._begin()
+
+    def _lost(self, process: int, what: str) -> RunEndedError:
+        """Who has come to JAX's service and not here was most likely killed in between."""
+        return RunEndedError(
+            End(
+                process,
+                EXIT_PREEMPTED,
+                f"{what}: killed while starting, or their machines do not reach each other on all "
+                f"ports (exit status {EXIT_PREEMPTED})",
+            )
+        )
 
     def _begin(self) -> None:
         for line in self._lines:

@@ -39,8 +39,11 @@ DATA, BOTH, ALONE = "(4,1)", "(2,2)", "(1,1)"  # meshes
 Prepare = Callable[[int], None]  # gets the number of the process
 
 
-def kill_at_step(process: int, count: int, number: signal.Signals) -> Prepare:
-    """One process sends itself a signal before the n-th step that it sends to its device."""
+def kill_at_step(
+    process: int, count: int, number: signal.Signals, after: Path | None = None
+) -> Prepare:
+    """One process sends itself a signal before the n-th step that it sends to its device, and not
+    before a file is there: groups of processes that share a model axis do not wait for others."""
 
     def prepare(index: int) -> None:
         if index != process:
@@ -53,6 +56,9 @@ def kill_at_step(process: int, count: int, number: signal.Signals) -> Prepare:
             nonlocal done
             done += 1
             if done == count:
+                deadline = time.monotonic() + 60
+                while after and not after.exists() and time.monotonic() < deadline:
+                    time.sleep(0.01)
                 os.kill(os.getpid(), number)
                 time.sleep(0.2 if number == signal.SIGTERM else 60)
             return real(*args)
@@ -260,7 +266,9 @@ def main(folder: Path, moments: int, what: str) -> None:
         return
     trial("one process, model axis", 1, mesh=BOTH)
     trial("two processes", 2)
-    trial("model axis, process 2 killed", 4, 2, BOTH, prepare=kill_at_step(2, 4, signal.SIGKILL))
+    name = "model axis, process 2 killed"
+    first = folder / name.replace(" ", "_") / f"records/jsonl-00000-of-{SHARDS:05}.scores.parquet"
+    trial(name, 4, 2, BOTH, prepare=kill_at_step(2, 4, signal.SIGKILL, first))
     trial("process 1 killed", 2, 4, prepare=kill_at_step(1, 2, signal.SIGKILL))
     trial("process 0 killed", 2, 1, prepare=kill_at_step(0, 3, signal.SIGKILL), other=ALONE)
     trial("process 1 preempted", 2, 1, prepare=kill_at_step(1, 3, signal.SIGTERM))

@@ -186,6 +186,24 @@ def test_who_does_not_come_is_waited_for_no_longer_than_that(monkeypatch):
     assert caught.value.exit_status == 75
 
 
+def test_who_is_killed_while_starting_does_not_end_the_launch(monkeypatch):
+    """JAX's service fails then; what cannot be mended by starting again is status 2."""
+    import jax
+
+    def initialize(*args, **kwargs):
+        raise failure
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    monkeypatch.setattr(processes.atexit, "register", lambda *args: None)
+    failure = jax.errors.JaxRuntimeError("UNAVAILABLE: task 1 stopped sending heartbeats")
+    with pytest.raises(RunEndedError, match=r"killed while starting: UNAVAIL") as caught:
+        start(ProcessConfig("h:1", 2, 1))
+    assert caught.value.exit_status == 75
+    failure = ValueError("coordinator_address should be defined")
+    with pytest.raises(ConfigError, match="coordinator_address should be defined"):
+        start(ProcessConfig("h:1", 2, 1))
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="aborts are delayed on Linux")
 def test_an_abort_leaves_time_to_end_with_the_right_status():
     program = (

@@ -11,7 +11,6 @@ import pytest
 
 from mlm_consistency.cli import roll_call
 from mlm_consistency.cli.roll_call import RollCall, RunEndedError
-from mlm_consistency.errors import ConfigError
 
 
 class Member:
@@ -172,9 +171,12 @@ def test_strangers_are_not_counted():
 
 
 def test_who_does_not_come_is_named(monkeypatch):
+    """With status 75: JAX's service has seen all of them, so they were killed since."""
     monkeypatch.setattr(roll_call, "JOIN", 0.3)
+    monkeypatch.setattr(roll_call, "REFUSED", 0.1)
     listener, port = RollCall.listen()
-    with pytest.raises(ConfigError, match=r"processes \[1, 2\] of 3 have not found process 0"):
+    with pytest.raises(RunEndedError, match=r"processes \[1, 2\] of 3 have not found") as late:
         Member(0, 3).call.accept(listener)
-    with pytest.raises(ConfigError, match="process 1 cannot reach process 0 at localhost"):
+    with pytest.raises(RunEndedError, match="process 1 cannot reach process 0 at local") as gone:
         Member(1, 3).call.call("localhost", port)
+    assert (late.value.exit_status, gone.value.exit_status) == (75, 75)

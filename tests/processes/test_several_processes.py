@@ -181,7 +181,7 @@ def check_random_moments(trial: dict, unbroken: dict, moments: int) -> None:
     assert len(trial["starts"]) == moments
     for start in trial["starts"]:
         # 0: the run had ended before its signal came.
-        assert set(start["statuses"]) <= {0, 75, KILLED}, start["said"]
+        assert set(start["statuses"]) <= {0, 75, KILLED}, "\n".join(start["said"])
         assert start["apart"] < 60
     assert {status for start in trial["starts"] for status in start["statuses"]} - {0}
     ended_well(trial["last"])
