@@ -57,7 +57,7 @@ def header(path: Path) -> str:
 def command(run: str) -> tuple[str, list[str]]:
     """The command in a run's header, and its arguments."""
     text = header(ROOT / "gin" / "runs" / f"{run}.gin").replace("\\\n", " ")
-    (found,) = re.findall(r"^  mlm-consistency (.*)$", text, re.MULTILINE)
+    found, *_ = re.findall(r"^  mlm-consistency (.*)$", text, re.MULTILINE)
     name, *arguments = shlex.split(found)
     return name, arguments
 
