@@ -3,7 +3,7 @@
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Model", "Question", "load_model", "paper_conditionals"]
+__all__ = ["MaskedModel", "Model", "Question", "load_model", "paper_conditionals"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,8 +22,11 @@ import jax
 import numpy as np
 
 from mlm_consistency.analysis.scores import Scores
+from mlm_consistency.api_masked import MaskedModel
 from mlm_consistency.checkpoints.architecture import architecture
-from mlm_consistency.checkpoints.checkpoint import open_checkpoint
+from mlm_consistency.checkpoints.bert_weights import restore_bert
+from mlm_consistency.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from mlm_consistency.checkpoints.huggingface_bert import bert_config
 from mlm_consistency.checkpoints.restore import restore
 from mlm_consistency.conditionals import (
     Conditional,
@@ -34,6 +37,8 @@ from mlm_consistency.conditionals import (
 )
 from mlm_consistency.conditionals.example import EncodedExample
 from mlm_consistency.errors import ConfigError, DataError, ScoringError
+from mlm_consistency.models.bert import logical_axes as bert_axes
+from mlm_consistency.models.bert_config import BertConfig
 from mlm_consistency.models.config import T5Config
 from mlm_consistency.models.presets import preset
 from mlm_consistency.models.t5 import logical_axes
@@ -50,7 +55,7 @@ from mlm_consistency.scoring.shapes import PackingConfig, choose_shape, quantize
 from mlm_consistency.scoring.step import make_step
 from mlm_consistency.vocabularies import Vocabulary, load_vocabulary
 
-__all__ = ["Model", "Question", "load_model", "paper_conditionals"]
+__all__ = ["MaskedModel", "Model", "Question", "load_model", "paper_conditionals"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,8 +212,8 @@ def load_model(
     mesh: tuple[int, int] = (0, 1),
     dtype: str = "float32",
     param_dtype: str | None = None,
-) -> Model:
-    """A model ready to score.
+) -> Model | MaskedModel:
+    """A model ready to score; of the BERT family, one to ask about masks (`MaskedModel`).
 
     Args:
       checkpoint: "tiny" for the one that ships, or a folder: T5X, Orbax or Hugging Face.
@@ -225,6 +230,10 @@ def load_model(
       CheckpointError, VocabularyError, ConfigError: naming what is missing or does not fit.
     """
     found = open_checkpoint(checkpoint)
+    if isinstance(found.config, BertConfig):
+        return _masked_model(
+            found, vocabulary or checkpoint, mesh, dtype=dtype, param_dtype=param_dtype or dtype
+        )
     config = architecture(found, None if model in (None, "tiny") else preset(model))
     config = dataclasses.replace(config, dtype=dtype, param_dtype=param_dtype or dtype)
     if family is None:
@@ -234,14 +243,32 @@ def load_model(
     if mode is None:
         mode = "NLG" if checkpoint == "tiny" else ""
     words = load_vocabulary(vocabulary or checkpoint)
-    if words.size > config.vocab_size:
-        raise ConfigError(
-            f"vocabulary {words.name!r} has {words.size} ids, {config.name} has "
-            f"{config.vocab_size} rows: take the vocabulary that it was trained with"
-        )
+    _check_vocabulary(words, config)
     mesh_config = fitted(MeshConfig(*mesh), config)
     devices = make_mesh(mesh_config)
     check_model_fits_mesh(config, devices)
     shardings = weight_shardings(logical_axes(config), devices, mesh_config)
     params = restore(found, config, shardings)
     return Model(config, params, words, devices, mode=mode, family=family)
+
+
+def _masked_model(
+    found: Checkpoint, vocabulary: str, mesh: tuple[int, int], *, dtype: str, param_dtype: str
+) -> MaskedModel:
+    config = dataclasses.replace(bert_config(found), dtype=dtype, param_dtype=param_dtype)
+    words = load_vocabulary(vocabulary)
+    _check_vocabulary(words, config)
+    # The table's rows are rounded up, so that a model axis divides them.
+    rounded = dataclasses.replace(config, vocab_size=config.vocab_rows)
+    mesh_config = fitted(MeshConfig(*mesh), rounded)
+    devices = make_mesh(mesh_config)
+    shardings = weight_shardings(bert_axes(config), devices, mesh_config)
+    return MaskedModel(config, restore_bert(found, config, shardings), words, devices)
+
+
+def _check_vocabulary(words: Vocabulary, config: T5Config | BertConfig) -> None:
+    if words.size > config.vocab_size:
+        raise ConfigError(
+            f"vocabulary {words.name!r} has {words.size} ids, {config.name} has "
+            f"{config.vocab_size} rows: take the vocabulary that it was trained with"
+        )

@@ -11,7 +11,10 @@ the last token of every span, and a model spends probability on ending there.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -69,3 +72,27 @@ def summarize_preferences(first: np.ndarray, second: np.ndarray) -> PreferenceSu
         int(gap.size), float(gap.mean()), float(np.median(gap)),
         float(preference_confused(first, second).mean()),
     )  # fmt: skip
+
+
+def ngram_preferences(ends: Sequence[Any], closing_sentinel: bool) -> dict[str, Any]:
+    """The preference for the true end, a short n-gram masked against a long one, as JSON values.
+
+    Args:
+      ends: for each text `short_original`, `short_proposed`, `long_original` and `long_proposed`:
+        nats a token, the closing sentinel's last (what `scoring.span_ngrams` gives).
+      closing_sentinel: whether that last one counts.
+    """
+    short, long = (
+        np.array(
+            [
+                span_preference(
+                    getattr(end, f"{kind}_original"),
+                    getattr(end, f"{kind}_proposed"),
+                    closing_sentinel=closing_sentinel,
+                )
+                for end in ends
+            ]
+        )
+        for kind in ("short", "long")
+    )
+    return dataclasses.asdict(summarize_preferences(short, long))

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from mlm_consistency.checkpoints.checkpoint import Checkpoint
 from mlm_consistency.checkpoints.naming import OPTIONAL, expected_shapes
 from mlm_consistency.errors import CheckpointError
+from mlm_consistency.models.bert_config import BertConfig
 from mlm_consistency.models.config import DTYPES, T5Config
 from mlm_consistency.models.presets import network_fields, preset_names
 
@@ -30,6 +31,12 @@ def architecture(checkpoint: Checkpoint, expected: T5Config | None = None) -> T5
       CheckpointError: if the leaves are not a T5's, or differ from `expected` or from the
         configuration beside them; names the fields, the leaf and both values.
     """
+    if isinstance(checkpoint.config, BertConfig):
+        raise CheckpointError(
+            f"{checkpoint.address} ({checkpoint.form}) is of the BERT family, which has no decoder "
+            "to score candidates with: ask it about pairs of words (`mlm-consistency bigrams`) or "
+            "from Python (`load_model`)"
+        )
     inferred = _inferred(checkpoint)
     claims = [(checkpoint.config, "its configuration file"), (expected, "MODEL")]
     for claim, who in claims:

@@ -17,20 +17,22 @@ import jax
 import numpy as np
 
 from mlm_consistency.checkpoints.addresses import Folder
-from mlm_consistency.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from mlm_consistency.checkpoints.bert_leaves import (
+    BERT_ARCHITECTURE,
+    bert_parameters,
+    check_bert_leaves,
+    under_params,
+)
+from mlm_consistency.checkpoints.checkpoint import Checkpoint, Form, open_checkpoint
 from mlm_consistency.checkpoints.huggingface_bert import bert_config
-from mlm_consistency.checkpoints.huggingface_bert import open_folder as open_huggingface
 from mlm_consistency.checkpoints.leaves import ArrayLeaf, Leaf
 from mlm_consistency.checkpoints.naming import Parameter, nested
+from mlm_consistency.checkpoints.orbax import DATABASE
 from mlm_consistency.checkpoints.restore import THREADS, read_shard
 from mlm_consistency.checkpoints.write_zarr import OrbaxWriter
 from mlm_consistency.errors import CheckpointError, ConfigError
 from mlm_consistency.models.bert import abstract_parameters
 from mlm_consistency.models.bert_config import BertConfig
-
-ARCHITECTURE = "bert_architecture.json"
-DTYPES = ("float32", "bfloat16", "float16", "float64")
-SHOWN = 5
 
 
 def open_bert(address: str) -> Checkpoint:
@@ -40,53 +42,21 @@ def open_bert(address: str) -> Checkpoint:
       CheckpointError: if nothing is there, files are damaged, or it is of another family.
       ConfigError: for a variant of the family that is not built here.
     """
-    folder = Folder(str(address))
-    if not folder.holds(ARCHITECTURE):
-        if folder.path is not None and not os.path.isdir(folder.path):
-            raise CheckpointError(f"checkpoint {address!r}: no such folder")
-        return open_huggingface(folder)
+    checkpoint = open_checkpoint(address)
+    bert_config(checkpoint)
+    return checkpoint
+
+
+def _open_orbax(folder: Folder) -> Checkpoint:
     try:
-        config = BertConfig(**folder.read_json(ARCHITECTURE))
+        config = BertConfig(**folder.read_json(BERT_ARCHITECTURE))
     except (TypeError, ConfigError) as error:
-        raise CheckpointError(f"{folder.address}/{ARCHITECTURE}: {error}") from error
-    return dataclasses.replace(open_checkpoint(address), config=config)  # type: ignore[arg-type]
+        raise CheckpointError(f"{folder.address}/{BERT_ARCHITECTURE}: {error}") from error
+    opened = DATABASE.open_folder(folder)
+    return dataclasses.replace(opened, form="orbax-bert", config=config)
 
 
-def bert_parameters(config: BertConfig) -> list[Parameter]:
-    """The arrays of such a network, in the order of its tree, and the leaves that they are of."""
-    found = []
-    for keys, abstract in jax.tree_util.tree_leaves_with_path(abstract_parameters(config)):
-        path = tuple(str(key.key) for key in keys)
-        stacked = "layers" in path
-        depth = range(abstract.shape[0] if stacked else 1)
-        names = [".".join(f"layers_{i}" if p == "layers" else p for p in path) for i in depth]
-        found.append(Parameter(path, tuple(abstract.shape), stacked, tuple(names)))
-    return found
-
-
-def check_bert_leaves(checkpoint: Checkpoint, config: BertConfig) -> None:
-    """Holds every leaf's name, shape and dtype against the network, before anything is read.
-
-    Raises:
-      CheckpointError: for missing or extra leaves, a wrong shape, or a dtype that is no float.
-    """
-    wanted = {n: p.leaf_shape for p in bert_parameters(config) for n in p.leaves}
-    leaves = checkpoint.leaves
-    problems = [f"missing {n} {shape}" for n, shape in wanted.items() if n not in leaves]
-    problems += [
-        f"not expected {leaves[n].source} {leaves[n].shape}" for n in leaves if n not in wanted
-    ]
-    for name, shape in wanted.items():
-        if name in leaves and leaves[name].shape != shape:
-            problems.append(f"{leaves[name].source} has {leaves[name].shape}, expected {shape}")
-        elif name in leaves and leaves[name].dtype.name not in DTYPES:
-            problems.append(f"{leaves[name].source} is {leaves[name].dtype.name}, not a float")
-    if problems:
-        more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-        raise CheckpointError(
-            f"{checkpoint.address}: leaves do not fit {config.name}: "
-            f"{'; '.join(problems[:SHOWN])}{more}. Check that config.json belongs to the weights"
-        )
+ORBAX = Form(lambda folder: folder.holds(BERT_ARCHITECTURE), _open_orbax)
 
 
 def restore_bert(
@@ -160,16 +130,16 @@ def save_bert(params: Any, config: BertConfig, out: str) -> None:
     for parameter in wanted:
         array = np.asarray(flat[parameter.path])
         for i, name in enumerate(parameter.leaves):
-            # Under params. everything is a weight, whatever its first word is.
-            full = f"params.{name}"
-            leaves[full] = ArrayLeaf(full, full, array[i] if parameter.stacked else array)
+            single = ArrayLeaf(name, name, array[i] if parameter.stacked else array)
+            renamed = under_params(single, single.array)
+            leaves[renamed.name] = renamed
     partial = f"{out}.partial"
     os.makedirs(partial, exist_ok=True)
     writer = OrbaxWriter(partial, leaves, config)  # type: ignore[arg-type]
     for leaf in leaves.values():
         writer.write(leaf, leaf.read_all())
     writer.finish()
-    with open(os.path.join(partial, ARCHITECTURE), "w", encoding="utf-8") as file:
+    with open(os.path.join(partial, BERT_ARCHITECTURE), "w", encoding="utf-8") as file:
         json.dump(dataclasses.asdict(config), file, indent=2, sort_keys=True)
         file.write("\n")
     os.replace(partial, out)

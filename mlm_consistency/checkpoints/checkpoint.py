@@ -12,13 +12,16 @@ from mlm_consistency.checkpoints.addresses import Folder
 from mlm_consistency.checkpoints.leaves import Leaf
 from mlm_consistency.checkpoints.naming import unstacked
 from mlm_consistency.errors import CheckpointError, ConfigError
+from mlm_consistency.models.bert_config import BertConfig
 from mlm_consistency.models.config import T5Config
 from mlm_consistency.tables import lookup
 
 # Adding a form: 1. a `Form` in a module of its own; 2. a line here, in the order of asking;
 # 3. an example of it in tests/checkpoints/forms.py.
 FORMS = {
+    "huggingface-bert": "mlm_consistency.checkpoints.huggingface_bert:FORM",
     "huggingface": "mlm_consistency.checkpoints.huggingface:FORM",
+    "orbax-bert": "mlm_consistency.checkpoints.bert_weights:ORBAX",
     "orbax": "mlm_consistency.checkpoints.orbax:DATABASE",
     "t5x": "mlm_consistency.checkpoints.t5x:FORM",
     "orbax-loose": "mlm_consistency.checkpoints.orbax:LOOSE",
@@ -35,13 +38,14 @@ class Checkpoint:
       address: where it lies.
       form: a name in `FORMS`, or "memory".
       leaves: canonical name -> leaf, one a layer, in the order of the names.
-      config: what a `config.json` or `architecture.json` beside the weights says, or None.
+      config: what a `config.json` or `architecture.json` beside the weights says, or None; a
+        `BertConfig` for the BERT family, whose weights `checkpoints.bert_weights` restores.
     """
 
     address: str
     form: str
     leaves: Mapping[str, Leaf]
-    config: T5Config | None = None
+    config: T5Config | BertConfig | None = None
 
     @property
     def parameter_count(self) -> int:

@@ -19,17 +19,19 @@ import jax
 import numpy as np
 
 from mlm_consistency.checkpoints.addresses import Folder
-from mlm_consistency.checkpoints.architecture import architecture, check_leaves
+from mlm_consistency.checkpoints.bert_leaves import BERT_ARCHITECTURE, under_params
 from mlm_consistency.checkpoints.checkpoint import (
     ARCHITECTURE,
     Checkpoint,
     checkpoint_of,
     open_checkpoint,
 )
+from mlm_consistency.checkpoints.describe import checked_network
 from mlm_consistency.checkpoints.digest import combined, fingerprint, leaf_digest
 from mlm_consistency.checkpoints.leaves import ArrayLeaf, Leaf
 from mlm_consistency.checkpoints.naming import parameters
 from mlm_consistency.errors import CheckpointError
+from mlm_consistency.models.bert_config import BertConfig
 from mlm_consistency.models.config import T5Config
 from mlm_consistency.tables import lookup
 
@@ -102,7 +104,7 @@ def convert(
     Args:
       source: an address that `open_checkpoint` takes.
       out: a local folder that does not exist yet, or the same conversion's, whole or begun.
-      to: "t5x", "orbax" or "huggingface".
+      to: "t5x", "orbax" or "huggingface"; a checkpoint of the BERT family becomes orbax alone.
       config: what `source` is, where it does not say; see `architecture`.
       progress: called with (bytes done, bytes in all, leaf) after each leaf.
 
@@ -149,8 +151,13 @@ def write_checkpoint(
 ) -> Conversion:
     """`convert` for a checkpoint that is open."""
     writer_class = lookup(WRITERS, to, "form to write")
-    network = architecture(checkpoint, config)
-    check_leaves(checkpoint, network)
+    network = checked_network(checkpoint, config)
+    bert = isinstance(network, BertConfig)
+    if bert and to != "orbax":
+        raise CheckpointError(
+            f"{checkpoint.address} is of the BERT family, which is written as orbax alone, not "
+            f"as {to}"
+        )
     folder = Folder(out)
     if folder.path is None:
         raise CheckpointError(
@@ -163,7 +170,10 @@ def write_checkpoint(
     partial = f"{folder.path}.partial"
     os.makedirs(partial, exist_ok=True)
     done = _journal(partial, request)
-    writer = writer_class(partial, dict(checkpoint.leaves), network)
+    leaves = dict(checkpoint.leaves)
+    if bert:
+        leaves = {f"params.{name}": leaf for name, leaf in leaves.items()}
+    writer = writer_class(partial, leaves, network)
     total = sum(leaf.nbytes for leaf in checkpoint.leaves.values())
     read = 0
     unsynced: list[Leaf] = []
@@ -171,7 +181,7 @@ def write_checkpoint(
         if name not in done:
             array = leaf.read_all()
             done[name] = leaf_digest(leaf, array)
-            writer.write(leaf, array)
+            writer.write(under_params(leaf, array) if bert else leaf, array)
             del array
             unsynced.append(leaf)
             if sum(leaf.nbytes for leaf in unsynced) >= SYNC_BYTES:
@@ -188,7 +198,8 @@ def write_checkpoint(
     del record["address"]  # the folder may move
     _write_json(os.path.join(partial, RECORD), record)
     if to != "huggingface":
-        _write_json(os.path.join(partial, ARCHITECTURE), dataclasses.asdict(network))
+        name = BERT_ARCHITECTURE if bert else ARCHITECTURE
+        _write_json(os.path.join(partial, name), dataclasses.asdict(network))
     os.remove(os.path.join(partial, JOURNAL))
     os.sync()  # the name promises that everything is there
     os.replace(partial, folder.path)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from mlm_consistency.checkpoints.architecture import architecture, check_leaves
+from mlm_consistency.checkpoints.bert_leaves import check_bert_leaves
 from mlm_consistency.checkpoints.checkpoint import Checkpoint
 from mlm_consistency.checkpoints.digest import fingerprint
 from mlm_consistency.errors import CheckpointError
+from mlm_consistency.models.bert_config import BertConfig
 from mlm_consistency.models.config import T5Config
 from mlm_consistency.models.presets import network_fields, preset_names
 
@@ -51,7 +53,7 @@ class Description:
     groups: tuple[LeafGroup, ...]
     tensors: int
     parameters: int
-    config: T5Config | None
+    config: T5Config | BertConfig | None
     problem: str
     fingerprint: str
 
@@ -65,7 +67,9 @@ class Description:
         lines.append(f"{self.parameters:,} parameters in {self.tensors} tensors")
         if self.config is not None:
             fields = ", ".join(f"{k}={v}" for k, v in network_fields(self.config).items())
-            published = " or ".join(preset_names(self.config)) or "no published size"
+            published = "BERT family"
+            if isinstance(self.config, T5Config):
+                published = " or ".join(preset_names(self.config)) or "no published size"
             lines += [f"network {self.config.name} ({published})", f"  {fields}"]
         if self.fingerprint:
             lines.append(f"fingerprint {self.fingerprint}")
@@ -86,15 +90,31 @@ def leaf_groups(checkpoint: Checkpoint) -> tuple[LeafGroup, ...]:
     )
 
 
+def checked_network(
+    checkpoint: Checkpoint, expected: T5Config | None = None
+) -> T5Config | BertConfig:
+    """The network of either family that the checkpoint holds whole.
+
+    Raises:
+      CheckpointError: if it is of none, differs from `expected`, or leaves do not fit.
+    """
+    if isinstance(checkpoint.config, BertConfig) and expected is None:
+        check_bert_leaves(checkpoint, checkpoint.config)
+        return checkpoint.config
+    network = architecture(checkpoint, expected)
+    check_leaves(checkpoint, network)
+    return network
+
+
 def describe(checkpoint: Checkpoint, expected: T5Config | None = None) -> Description:
     """Describes a checkpoint that was opened; reads its small leaves alone.
 
     A checkpoint that no network fits is described too, with the reason in `problem`.
     """
-    config, problem, mark = None, "", ""
+    config: T5Config | BertConfig | None = None
+    problem, mark = "", ""
     try:
-        config = architecture(checkpoint, expected)
-        check_leaves(checkpoint, config)
+        config = checked_network(checkpoint, expected)
         mark = fingerprint(checkpoint)
     except CheckpointError as error:
         problem = str(error)

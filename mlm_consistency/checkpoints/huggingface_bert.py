@@ -184,7 +184,7 @@ def open_folder(folder: Folder) -> Checkpoint:
         if named[name].shape[0] == config.vocab_size:
             named[name] = PaddedLeaf(named[name], config.vocab_rows)
     leaves = {name: named[name] for name in sorted(named, key=natural)}
-    return Checkpoint(folder.address, FORM_NAME, leaves, config)  # type: ignore[arg-type]
+    return Checkpoint(folder.address, FORM_NAME, leaves, config)
 
 
 def _weights(folder: Folder) -> str | None:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
-from mlm_consistency.api import load_model
-from mlm_consistency.checkpoints.bert_weights import open_bert, restore_bert
-from mlm_consistency.checkpoints.huggingface_bert import bert_config
-from mlm_consistency.errors import ConfigError
-from mlm_consistency.models.bert import logical_axes
+from mlm_consistency.api import MaskedModel, load_model
+from mlm_consistency.scoring.beams import BeamConfig
 from mlm_consistency.scoring.masked_positions import MaskedScorer
-from mlm_consistency.scoring.mesh import MeshConfig, fitted, make_mesh, weight_shardings
 from mlm_consistency.scoring.pair_tables import (
     MaskedPair,
     PairTable,
@@ -23,7 +18,7 @@ from mlm_consistency.scoring.pair_tables import (
     pair_tables,
     ranked_words,
 )
-from mlm_consistency.scoring.shapes import PackingConfig
+from mlm_consistency.scoring.span_ngrams import EndLogProbs, TextEnd, end_log_probs, propose_ends
 from mlm_consistency.scoring.span_pairs import (
     Sentinels,
     SpanPair,
@@ -31,6 +26,7 @@ from mlm_consistency.scoring.span_pairs import (
     span_pair_tables,
 )
 from mlm_consistency.scoring.span_scorer import SpanScorer
+from mlm_consistency.tasks.ngram_probes import NgramProbe
 from mlm_consistency.tasks.probes import PairProbe
 from mlm_consistency.vocabularies import Vocabulary
 
@@ -40,19 +36,24 @@ class PairModel(abc.ABC):
 
     Attributes:
       name: of the network.
-      rows: forward rows (prompts) computed so far.
+      rows: forward rows (prompts) computed so far, searches aside.
+      has_sentinels: whether it is of the T5 family.
     """
 
     name: str
     rows: int
+    has_sentinels = False
 
     @abc.abstractmethod
     def ranked(self, probes: Sequence[PairProbe], k: int) -> RankedWords:
         """Its k likeliest words at the two positions, both masked."""
 
     @abc.abstractmethod
-    def tables(self, probes: Sequence[PairProbe], a: np.ndarray, b: np.ndarray) -> list[PairTable]:
-        """The tables over the words a [N, I] and b [N, J], the true ones first."""
+    def tables(
+        self, probes: Sequence[PairProbe], a: np.ndarray, b: np.ndarray, closing: bool = False
+    ) -> list[PairTable]:
+        """The tables over the words a [N, I] and b [N, J], the true ones first; `closing` says
+        whether the sentinel that ends a span counts, where there is one."""
 
 
 def open_model(
@@ -65,41 +66,24 @@ def open_model(
     mesh: tuple[int, int] = (0, 1),
     dtype: str = "float32",
     param_dtype: str = "float32",
-    closing_sentinel: bool = False,
 ) -> PairModel:
-    """The model at `checkpoint`: of the BERT family when the vocabulary has a mask.
+    """The model at `checkpoint`, of either family.
 
     Raises:
       ConfigError, CheckpointError: naming what does not fit.
     """
-    if vocabulary.mask_id is None:
-        model = load_model(
-            checkpoint, vocabulary=vocabulary_path, model=name, mode=mode, mesh=mesh,
-            dtype=dtype, param_dtype=param_dtype,
-        )  # fmt: skip
-        scorer = SpanScorer(
-            model.config, model.params, vocabulary.pad_id, model.mesh, model.packing
-        )
-        prefix = vocabulary.encode(f"[{mode}]") if mode else []
-        ids = np.asarray(prefix, np.int32)
-        return SpanModel(scorer, Sentinels.of(vocabulary), ids, closing_sentinel)
-    found = open_bert(checkpoint)
-    config = dataclasses.replace(bert_config(found), dtype=dtype, param_dtype=param_dtype)
-    if vocabulary.size > config.vocab_size:
-        raise ConfigError(
-            f"vocabulary {vocabulary.name!r} has {vocabulary.size} ids, {config.name} has "
-            f"{config.vocab_size} rows: take the vocabulary that it was trained with"
-        )
-    rounded = dataclasses.replace(config, vocab_size=config.vocab_rows)
-    mesh_config = fitted(MeshConfig(*mesh), rounded)
-    devices = make_mesh(mesh_config)
-    shardings = weight_shardings(logical_axes(config), devices, mesh_config)
-    params = restore_bert(found, config, shardings)
-    masked = MaskedScorer(config, params, devices, PackingConfig())
-    return MaskedModel(masked, SpecialIds.of(vocabulary))
+    model = load_model(
+        checkpoint, vocabulary=vocabulary_path, model=name, mode=mode, mesh=mesh, dtype=dtype,
+        param_dtype=param_dtype,
+    )  # fmt: skip
+    if isinstance(model, MaskedModel):
+        return MaskedPairModel(model.scorer, model.special)
+    scorer = SpanScorer(model.config, model.params, vocabulary.pad_id, model.mesh, model.packing)
+    prefix = vocabulary.encode(f"[{mode}]") if mode else []
+    return SpanModel(scorer, Sentinels.of(vocabulary), np.asarray(prefix, np.int32))
 
 
-class MaskedModel(PairModel):
+class MaskedPairModel(PairModel):
     """Of the BERT family: one mask a position."""
 
     def __init__(self, scorer: MaskedScorer, special: SpecialIds) -> None:
@@ -111,7 +95,9 @@ class MaskedModel(PairModel):
         texts = [(probe.token_ids, probe.positions) for probe in probes]
         return ranked_words(self._scorer, texts, self._special, k)
 
-    def tables(self, probes: Sequence[PairProbe], a: np.ndarray, b: np.ndarray) -> list[PairTable]:
+    def tables(
+        self, probes: Sequence[PairProbe], a: np.ndarray, b: np.ndarray, closing: bool = False
+    ) -> list[PairTable]:
         pairs = [
             MaskedPair(probe.token_ids, probe.positions, first, second, (0, 0), probe.id)
             for probe, first, second in zip(probes, a, b, strict=True)
@@ -123,12 +109,11 @@ class MaskedModel(PairModel):
 class SpanModel(PairModel):
     """Of the T5 family: one sentinel a position."""
 
-    def __init__(
-        self, scorer: SpanScorer, sentinels: Sentinels, prefix: np.ndarray, closing: bool
-    ) -> None:
+    has_sentinels = True
+
+    def __init__(self, scorer: SpanScorer, sentinels: Sentinels, prefix: np.ndarray) -> None:
         self.name, self.rows = scorer.config.name, 0
-        self._scorer, self._sentinels = scorer, sentinels
-        self._prefix, self._closing = prefix, closing
+        self._scorer, self._sentinels, self._prefix = scorer, sentinels, prefix
 
     def _text(self, probe: PairProbe) -> tuple[np.ndarray, tuple[int, int]]:
         """The text behind the mode word, and where the two words are in it."""
@@ -141,7 +126,9 @@ class SpanModel(PairModel):
         texts = [self._text(probe) for probe in probes]
         return ranked_fillings(self._scorer, texts, self._sentinels, k)
 
-    def tables(self, probes: Sequence[PairProbe], a: np.ndarray, b: np.ndarray) -> list[PairTable]:
+    def tables(
+        self, probes: Sequence[PairProbe], a: np.ndarray, b: np.ndarray, closing: bool = False
+    ) -> list[PairTable]:
         pairs = []
         for probe, first, second in zip(probes, a, b, strict=True):
             tokens, (at_a, at_b) = self._text(probe)
@@ -149,4 +136,27 @@ class SpanModel(PairModel):
             words = tuple(np.atleast_1d(w) for w in first), tuple(np.atleast_1d(w) for w in second)
             pairs.append(SpanPair(tokens, spans, *words, (0, 0), probe.id))
             self.rows += len(first) + len(second) + 2
-        return list(span_pair_tables(self._scorer, pairs, self._sentinels, self._closing))
+        return list(span_pair_tables(self._scorer, pairs, self._sentinels, closing))
+
+    def _ends(self, probes: Sequence[NgramProbe]) -> list[TextEnd]:
+        """The probes' texts behind the mode word."""
+        return [
+            TextEnd(np.concatenate([self._prefix, p.context]), p.between, p.last, p.after)
+            for p in probes
+        ]
+
+    def proposed_ends(
+        self, probes: Sequence[NgramProbe], beams: int, vocabulary: Vocabulary
+    ) -> list[list[np.ndarray]]:
+        """What the model would end each text with, best first; see `scoring.span_ngrams`."""
+        longest = max(len(probe.last) for probe in probes)
+        config = BeamConfig(width=beams, max_tokens=longest + 1, max_row_lengths=1)
+        ends = self._ends(probes)
+        return propose_ends(self._scorer, ends, self._sentinels, vocabulary.size, config)
+
+    def ends(
+        self, probes: Sequence[NgramProbe], proposals: Sequence[np.ndarray]
+    ) -> list[EndLogProbs]:
+        """The true ends and the proposals, the short n-gram masked and the long one."""
+        self.rows += 2 * len(probes)
+        return end_log_probs(self._scorer, self._ends(probes), proposals, self._sentinels)

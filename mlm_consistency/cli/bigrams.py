@@ -14,8 +14,10 @@ import gin
 import numpy as np
 
 from mlm_consistency.cli import gin_files
+from mlm_consistency.cli.bigram_cases import case
 from mlm_consistency.cli.settings import macro
 from mlm_consistency.errors import ConfigError, DataError
+from mlm_consistency.tasks.ngram_probes import NgramProbeConfig, choose_proposals, ngram_probes
 from mlm_consistency.tasks.probes import (
     PairProbe,
     PairProbeConfig,
@@ -28,8 +30,9 @@ from mlm_consistency.vocabularies import Vocabulary, load_vocabulary
 DESCRIPTION = """\
 Masks pairs of words in the lines of TEXT_FILE, asks the model for p(a|b), p(b|a) and what it
 expects with both masked, and writes OUTPUT_DIR/tables.json (as `mlm-consistency diagnose` reads
-it) and OUTPUT_DIR/bigrams.json: order test, cross-ratio, ConTestS statistics. The model is of the
-BERT family when the vocabulary has a mask, of the T5 family otherwise.
+it), OUTPUT_DIR/bigrams.json (order test, cross-ratio, ConTestS statistics, coherent joints) and the
+page OUTPUT_DIR/report.html. The model is of the BERT family or of the T5 family, as its checkpoint
+says. `mlm-consistency compare` sets several such folders side by side.
 """
 MACROS: dict[str, Any] = {
     "TEXT_FILE": None,
@@ -44,9 +47,10 @@ MACROS: dict[str, Any] = {
     "PARAMETER_DTYPE": "float32",
 }
 SHIPPED_TEXT = "stories"
-THRESHOLDS = (0.5, 1.0, 2.0)
+CLOSING = {False: "without_closing_sentinel", True: "with_closing_sentinel"}
 
 probe_config = gin.external_configurable(PairProbeConfig, "pair_probes")
+ngram_config = gin.external_configurable(NgramProbeConfig, "ngram_probes")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +62,16 @@ class BigramConfig:
         best proposal that differs in both); above 2 the true word and the model's best others.
       proposals: how many of the model's likeliest words are looked through for them.
       closing_sentinel: of T5-style models, whether the sentinel that ends a span counts.
+      preferences: of T5-style models, whether to ask for preferences in both ways (with and
+        without the closing sentinel), and for those at the end of each line (`ngram_probes`).
+      beams: beams from which the other end of a line is taken.
     """
 
     words: int = 2
     proposals: int = 20
     closing_sentinel: bool = False
+    preferences: bool = False
+    beams: int = 8
 
     def __post_init__(self) -> None:
         if not 2 <= self.words <= self.proposals:
@@ -70,6 +79,8 @@ class BigramConfig:
                 "bigrams: 2 <= words <= proposals must hold. "
                 f"Got {self.words} and {self.proposals}."
             )
+        if self.beams < 1:
+            raise ConfigError(f"bigrams: beams must be at least 1. Got {self.beams}.")
 
 
 bigram_config = gin.external_configurable(BigramConfig, "bigrams")
@@ -115,21 +126,31 @@ def bigrams(config: BigramConfig, probes_config: PairProbeConfig, output_dir: st
         mesh=tuple(macro("MESH_SHAPE")),
         dtype=macro("COMPUTE_DTYPE"),
         param_dtype=macro("PARAMETER_DTYPE"),
-        closing_sentinel=config.closing_sentinel,
     )
     asked = choose_words(model, found.probes, vocabulary, config)
     if not asked.probes:
         raise DataError(f"{path}: every pair was dropped ({asked.dropped})")
-    tables = model.tables(asked.probes, asked.a, asked.b)
+    tables = model.tables(asked.probes, asked.a, asked.b, config.closing_sentinel)
     # ---- what it means -------------------------------------------------------------------------
+    from mlm_consistency.analysis.bigrams import preference, read_pairs, summarize_bigrams
+
+    shown = zip(asked.probes, asked.a, asked.b, asked.entropy, tables, strict=True)
+    cases = [case(*one, vocabulary) for one in shown]
+    pairs = read_pairs(cases)
+    name = CLOSING[config.closing_sentinel] if model.has_sentinels else "joint_by_order"
+    preferences: dict[str, Any] = {"bigram": {name: preference(pairs)}}
+    if config.preferences and model.has_sentinels:
+        preferences = more_preferences(model, asked, path, vocabulary, config, preferences)
     counts = {
         "lines": found.lines,
         "pairs": len(asked.probes),
         "forward_rows": model.rows,
         "dropped": {**found.dropped_lines, **found.dropped_pairs, **asked.dropped},
     }
-    summary = {"text": str(path), "model": model.name, "counts": counts, **summarize(asked, tables)}
-    cases = [case(*one, vocabulary) for one in zip(asked.probes, asked.a, asked.b, tables)]  # noqa: B905
+    summary = {
+        "schema": 1, "text": path.name, "model": model.name, "counts": counts,
+        **summarize_bigrams(pairs), "preferences": preferences,
+    }  # fmt: skip
     Path(output_dir).mkdir(parents=True, exist_ok=True)
     for name, content in (
         ("config.gin", gin_files.operative()),
@@ -139,9 +160,45 @@ def bigrams(config: BigramConfig, probes_config: PairProbeConfig, output_dir: st
         partial = Path(output_dir) / f"{name}.partial"
         partial.write_text(content + "\n", encoding="utf-8")
         os.replace(partial, Path(output_dir) / name)
+    from mlm_consistency.report.bigrams_page import write_bigrams_report
+
+    page = write_bigrams_report(output_dir)
     print(describe(summary))
-    print(f"{output_dir}/tables.json, {output_dir}/bigrams.json", file=sys.stderr)
+    print(f"report: {page}", file=sys.stderr)
     return 0
+
+
+def more_preferences(
+    model: Any,
+    asked: Asked,
+    path: Path,
+    vocabulary: Vocabulary,
+    config: BigramConfig,
+    preferences: dict[str, Any],
+) -> dict[str, Any]:
+    """`preferences` with those that count the closing sentinel the other way, and the n-grams'."""
+    from mlm_consistency.analysis.bigrams import preference, read_pairs
+    from mlm_consistency.analysis.ngrams import ngram_preferences
+
+    other = not config.closing_sentinel
+    tables = model.tables(asked.probes, asked.a, asked.b, other)
+    shown = zip(asked.probes, asked.a, asked.b, asked.entropy, tables, strict=True)
+    pairs = read_pairs([case(*one, vocabulary) for one in shown])
+    bigram = preferences["bigram"] | {CLOSING[other]: preference(pairs)}
+    settings = ngram_config()
+    ends = ngram_probes(path, vocabulary, settings)
+    ngram: dict[str, Any] = {"short": settings.short, "long": settings.long, "lines": ends.lines}
+    if not ends.probes:
+        return {"bigram": bigram, "ngram": ngram | {"n": 0, "dropped": ends.dropped}}
+    beams = model.proposed_ends(ends.probes, config.beams, vocabulary)
+    chosen = choose_proposals(ends.probes, beams, vocabulary, settings.short)
+    ngram["dropped"] = {**ends.dropped, **chosen.dropped}
+    if chosen.kept:
+        kept = [ends.probes[number] for number in chosen.kept]
+        values = model.ends(kept, chosen.ids)
+        for closing, name in CLOSING.items():
+            ngram[name] = ngram_preferences(values, closing)
+    return {"bigram": bigram, "ngram": ngram | {"n": len(chosen.kept)}}
 
 
 def text_file(name: str) -> Path:
@@ -182,57 +239,10 @@ def choose_words(
     return Asked(tuple(probes[n] for n in kept), a, b, entropy[kept], dropped)
 
 
-def summarize(asked: Asked, tables: list[Any]) -> dict[str, Any]:
-    """Order test at the true words, cross-ratio of each table, ConTestS statistics."""
-    from mlm_consistency.analysis.contests import contests
-    from mlm_consistency.analysis.cross_ratio import summarize_cross_ratio
-    from mlm_consistency.analysis.order_test import log_ratio_at, relative_difference
-    from mlm_consistency.analysis.pair_tables import PairTables
-
-    given_b = np.stack([table.log_a_given_b for table in tables])
-    given_a = np.stack([table.log_b_given_a for table in tables])
-    a_masked = np.stack([table.log_a_masked for table in tables])
-    b_masked = np.stack([table.log_b_masked for table in tables])
-    d = log_ratio_at(a_masked[:, 0], given_a[:, 0, 0], b_masked[:, 0], given_b[:, 0, 0])
-    largest = summarize_cross_ratio(PairTables(given_b, given_a, subset=True)).max_abs
-    distance = np.array([probe.distance for probe in asked.probes])
-    return {
-        "order": figures(d) | {"mean_relative": float(relative_difference(d).mean()),
-                               "median_relative": float(np.median(relative_difference(d)))},
-        "cross_ratio": figures(largest),
-        "by_distance": {
-            int(n): {
-                "order": figures(d[distance == n]),
-                "cross_ratio": figures(largest[distance == n]),
-            }
-            for n in np.unique(distance)
-        },
-        "contests": dataclasses.asdict(contests(d, asked.entropy)),
-    }  # fmt: skip
-
-
-def figures(values: np.ndarray) -> dict[str, Any]:
-    """n, mean and median of |values| in nats, and the shares above the thresholds."""
-    size = np.abs(values)
-    shares = {f"above_{limit:g}": float((size > limit).mean()) for limit in THRESHOLDS}
-    mean, median = float(size.mean()), float(np.median(size))
-    return {"n": len(size), "mean_abs": mean, "median_abs": median, **shares}
-
-
-def case(
-    probe: PairProbe, a: np.ndarray, b: np.ndarray, table: Any, vocabulary: Vocabulary
-) -> dict[str, Any]:
-    """One case of tables.json: what `diagnose` reads, and what a reader wants to see."""
-    return table.as_case() | {
-        "text": probe.text,
-        "distance": probe.distance,
-        "first": vocabulary.pieces(a.tolist()),
-        "second": vocabulary.pieces(b.tolist()),
-    }
-
-
 def describe(summary: dict[str, Any]) -> str:
     """A few lines for the terminal."""
+    from mlm_consistency.analysis.bigrams import THRESHOLDS
+
     counts = summary["counts"]
     lines = [
         f"{summary['model']}: {counts['pairs']} pairs of {counts['lines']} lines, "
@@ -244,6 +254,17 @@ def describe(summary: dict[str, Any]) -> str:
         lines.append(
             f"  {title:<16} mean {f['mean_abs']:.4f}, median {f['median_abs']:.4f} nats; {shares}"
         )
-    lines.append(f"  2 tanh(|d|/2)    mean {summary['order']['mean_relative']:.4f}, "
-                 f"median {summary['order']['median_relative']:.4f}")  # fmt: skip
+    order = summary["order"]
+    lines.append(
+        f"  {'2 tanh(|d|/2)':<16} mean {order['mean_relative']:.4f}, "
+        f"median {order['median_relative']:.4f}"
+    )
+    for kind, ways in summary["preferences"].items():
+        for way, f in ways.items():
+            if isinstance(f, dict) and "flips" in f:
+                lines.append(
+                    f"  {kind + ' preference':<16} {way.replace('_', ' ')}: mean {f['mean']:.4f}, "
+                    f"median {f['median']:.4f} nats, signs differ {100 * f['flips']:.1f} % of "
+                    f"{f['n']}"
+                )
     return "\n".join(lines)

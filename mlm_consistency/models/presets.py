@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from mlm_consistency.models.bert_config import BertConfig
 from mlm_consistency.models.config import T5Config
 from mlm_consistency.tables import unknown_name
 
@@ -81,7 +82,7 @@ def preset(name: str) -> T5Config:
     return PRESETS[name]
 
 
-def network_fields(config: T5Config) -> dict[str, object]:
+def network_fields(config: T5Config | BertConfig) -> dict[str, object]:
     """What decides which weights fit: everything but the name and the data types."""
     fields = dataclasses.asdict(config)
     return {k: v for k, v in fields.items() if k not in ("name", "dtype", "param_dtype")}

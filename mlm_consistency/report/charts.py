@@ -16,16 +16,18 @@ import altair as alt
 Rows = Sequence[Mapping[str, Any]]
 
 
-def _number(field: str, title: str, digits: int = 1) -> alt.Tooltip:
+def number_tooltip(field: str, title: str, digits: int = 1) -> alt.Tooltip:
+    """A hover value with that many decimals."""
     return alt.Tooltip(field, type="quantitative", title=title, format=f".{digits}f")
 
 
-def _specification(chart: Any, description: str) -> dict[str, Any]:
+def specification(chart: Any, description: str) -> dict[str, Any]:
+    """The chart as a dict, as wide as its place, without a theme of its own."""
     made = chart.properties(width="container", description=description)
     # Through JSON once, so that the dict holds nothing but JSON and key order is settled.
-    specification = json.loads(made.to_json(sort_keys=True, indent=None))
-    del specification["config"]  # the page's theme takes its place
-    return specification
+    held = json.loads(made.to_json(sort_keys=True, indent=None))
+    del held["config"]  # the page's theme takes its place
+    return held
 
 
 def _percent_scale(rows: Rows, fields: Sequence[str]) -> alt.Scale:
@@ -61,9 +63,9 @@ def accuracy_chart(rows: Rows, level: str) -> dict[str, Any]:
     )
     tooltip = [
         alt.Tooltip("name:N", title="name"),
-        _number("accuracy", "accuracy (%)"),
-        _number("low", "interval from"),
-        _number("high", "to"),
+        number_tooltip("accuracy", "accuracy (%)"),
+        number_tooltip("low", "interval from"),
+        number_tooltip("high", "to"),
         alt.Tooltip("n:Q", title="n (examples)", format=",d"),
     ]
     baseline = alt.Chart(alt.Data(values=[{"baseline": rows[0]["accuracy"]}]))
@@ -83,7 +85,7 @@ def accuracy_chart(rows: Rows, level: str) -> dict[str, Any]:
         ),
     ]
     chart = alt.layer(*layers).properties(height=20 * len(rows))
-    return _specification(chart, f"Accuracy of {len(rows)} conditionals and ensembles in percent")
+    return specification(chart, f"Accuracy of {len(rows)} conditionals and ensembles in percent")
 
 
 def curve_chart(rows: Rows, quantity: str, colour_index: int) -> dict[str, Any]:
@@ -108,9 +110,9 @@ def curve_chart(rows: Rows, quantity: str, colour_index: int) -> dict[str, Any]:
     colour = {"expr": f"palette[{colour_index}]"}
     tooltip = [
         alt.Tooltip("conditionals:Q", title="conditionals", format="d"),
-        _number("value", f"{quantity} (%)", 2),
-        _number("low", "interval from", 2),
-        _number("high", "to", 2),
+        number_tooltip("value", f"{quantity} (%)", 2),
+        number_tooltip("low", "interval from", 2),
+        number_tooltip("high", "to", 2),
     ]
     shape = ["circle", "square"][colour_index % 2]
     layers = [
@@ -123,7 +125,7 @@ def curve_chart(rows: Rows, quantity: str, colour_index: int) -> dict[str, Any]:
         ),
     ]
     chart = alt.layer(*layers).properties(height=240)
-    return _specification(chart, f"{quantity} in percent against the number of conditionals")
+    return specification(chart, f"{quantity} in percent against the number of conditionals")
 
 
 def pairwise_chart(
@@ -150,7 +152,7 @@ def pairwise_chart(
     tooltip = [
         alt.Tooltip("first:N", title="conditional"),
         alt.Tooltip("second:N", title="against"),
-        _number(quantity, title),
+        number_tooltip(quantity, title),
         alt.Tooltip("n:Q", title="n (examples)", format=",d"),
     ]
     most = max((row[quantity] for row in rows), default=0.0) or 1.0
@@ -170,7 +172,7 @@ def pairwise_chart(
     )
     layers = [cells, words] if len(names) <= 16 else [cells]
     chart = alt.layer(*layers).properties(height=24 * len(names))
-    return _specification(chart, f"Pairwise {quantity} between conditionals, {unit}")
+    return specification(chart, f"Pairwise {quantity} between conditionals, {unit}")
 
 
 def histogram_chart(rows: Rows, title: str) -> dict[str, Any]:
@@ -181,8 +183,8 @@ def histogram_chart(rows: Rows, title: str) -> dict[str, Any]:
       title: of the axis, with its unit.
     """
     tooltip = [
-        _number("low", "from", 3),
-        _number("high", "to", 3),
+        number_tooltip("low", "from", 3),
+        number_tooltip("high", "to", 3),
         alt.Tooltip("part:N", title="examples"),
         alt.Tooltip("n:Q", title="n", format=",d"),
     ]
@@ -203,7 +205,7 @@ def histogram_chart(rows: Rows, title: str) -> dict[str, Any]:
         )
         .properties(height=240)
     )
-    return _specification(chart, "Examples counted by how far their conditionals are apart")
+    return specification(chart, "Examples counted by how far their conditionals are apart")
 
 
 def selective_chart(rows: Rows) -> dict[str, Any]:
@@ -233,10 +235,10 @@ def selective_chart(rows: Rows) -> dict[str, Any]:
     encoded = base.encode(x=x, y=y, color=alt.Color("signal:N", **told_by), detail="signal:N")
     tooltip = [
         alt.Tooltip("signal:N", title="confidence"),
-        _number("coverage", "answers kept (%)"),
-        _number("accuracy", "accuracy (%)"),
-        _number("low", "interval from"),
-        _number("high", "to"),
+        number_tooltip("coverage", "answers kept (%)"),
+        number_tooltip("accuracy", "accuracy (%)"),
+        number_tooltip("low", "interval from"),
+        number_tooltip("high", "to"),
         alt.Tooltip("n:Q", title="n (examples)", format=",d"),
     ]
     layers = [
@@ -244,4 +246,4 @@ def selective_chart(rows: Rows) -> dict[str, Any]:
         encoded.mark_point(filled=True, size=26, opacity=0.75).encode(tooltip=tooltip),
     ]
     chart = alt.layer(*layers).properties(height=240)
-    return _specification(chart, "Accuracy against the share of answers kept")
+    return specification(chart, "Accuracy against the share of answers kept")

@@ -63,7 +63,7 @@ def _vocabulary(stem: str, summary: Summary) -> tuple[dict[str, Any] | None, Dra
         )
     drawn = {
         f"{stem}-vocabulary-pairs": charts.pairwise_chart(
-            diagnostic_series.vocabulary_pairs(summary), names, "divergence", "10⁻³ nats"
+            diagnostic_series.vocabulary_pairs(summary), names, "divergence", "0.001 nats"
         ),
         f"{stem}-vocabulary": charts.histogram_chart(
             diagnostic_series.vocabulary_histogram(summary),
@@ -71,7 +71,7 @@ def _vocabulary(stem: str, summary: Summary) -> tuple[dict[str, Any] | None, Dra
         ),
     }
     shown = [
-        _figure(f"{stem}-vocabulary-pairs", "Divergence over the vocabulary (10⁻³ nats)"),
+        _figure(f"{stem}-vocabulary-pairs", "Divergence over the vocabulary (0.001 nats)"),
         _figure(f"{stem}-vocabulary", "Examples by divergence"),
     ]
     table = diagnostic_tables.first_tokens_table(stem, summary)

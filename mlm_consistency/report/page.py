@@ -11,6 +11,7 @@ import base64
 import gzip
 import json
 import os
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -21,6 +22,7 @@ from markupsafe import Markup
 from mlm_consistency.analysis.summary_file import read_summary
 from mlm_consistency.errors import RecordsError
 from mlm_consistency.records import open_run, storage
+from mlm_consistency.report.chart_pdfs import chart_pdfs
 from mlm_consistency.report.task_view import page_view
 
 # Above this many characters the examples travel compressed, to about a fifth of their size.
@@ -56,8 +58,8 @@ def vega_library() -> str:
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 
-def render_page(view: dict[str, Any]) -> str:
-    """The page's HTML from what `page_view` made."""
+def render(template: str, view: dict[str, Any], scripts: Sequence[str]) -> str:
+    """The HTML of a page: `view` in a template, with styles, scripts, Vega and figures' PDFs."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("mlm_consistency.report", "templates"),
         autoescape=True,
@@ -65,17 +67,23 @@ def render_page(view: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    examples_type, examples_data = examples_in_script(view["examples"])
-    return environment.get_template("page.html.j2").render(
+    specifications = view["specifications"]
+    return environment.get_template(template).render(
         **view,
         css=Markup(_asset("page.css")),
         theme=Markup(_asset("theme.js")),
-        scripts=[Markup(_asset(name)) for name in _SCRIPTS],
+        scripts=[Markup(_asset(name)) for name in scripts],
         vega=Markup(vega_library()),
-        charts_json=json_in_script(view["specifications"]),
-        examples_type=examples_type,
-        examples_data=examples_data,
+        charts_json=json_in_script(specifications),
+        pdfs_json=json_in_script(chart_pdfs(specifications, _asset("page.css"))),
     )
+
+
+def render_page(view: dict[str, Any]) -> str:
+    """The HTML of a run's page from what `page_view` made."""
+    examples_type, examples_data = examples_in_script(view["examples"])
+    examples = {"examples_type": examples_type, "examples_data": examples_data}
+    return render("page.html.j2", view | examples, _SCRIPTS)
 
 
 def write_report(run_folder: storage.PathLike, allow_incomplete: bool = False) -> os.PathLike[str]:

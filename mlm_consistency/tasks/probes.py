@@ -11,6 +11,7 @@ those of the vocabulary, without [CLS], [SEP] or </s>.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ def pair_probes(
     dropped_lines: Counter[str] = Counter()
     dropped_pairs: Counter[str] = Counter()
     lines = good_pairs = 0
-    for number, text in _texts(Path(path), config.column):
+    for number, text in lines_of(Path(path), config.column):
         if config.max_probes is not None and len(probes) >= config.max_probes:
             break
         lines += 1
@@ -339,10 +340,21 @@ def _special(token: int, vocabulary: Vocabulary) -> bool:
     return token in named or vocabulary.sentinel_number(token) is not None
 
 
+MARKERS = ("▁", "Ġ")
+MARKER_SAMPLE = 20_000
+
+
+@functools.lru_cache(maxsize=8)
 def _word_marker(vocabulary: Vocabulary) -> str:
-    """What the vocabulary writes where a space was, seen in the pieces of "a b"."""
-    joined = "".join(vocabulary.pieces(vocabulary.encode("a b")))
-    return joined[joined.find("a") + 1 : joined.rfind("b")]
+    """What the vocabulary's pieces write where a space was; "" for WordPiece, which writes none.
+
+    Counted over the pieces: no one text is spelt by every vocabulary.
+    """
+    pieces = vocabulary.pieces(range(min(vocabulary.size, MARKER_SAMPLE)))
+    begins = {mark: sum(piece.startswith(mark) for piece in pieces) for mark in MARKERS}
+    inside = sum(piece.startswith(CONTINUATION) for piece in pieces)
+    mark = max(begins, key=lambda mark: begins[mark])
+    return mark if begins[mark] > inside else ""
 
 
 def _bare(piece: str, marker: str) -> str:
@@ -358,7 +370,12 @@ def _joined(after: str | None, marker: str) -> bool:
     return not after.startswith(marker) and (after[:1].isalnum() or after[:1] in JOINERS)
 
 
-def _texts(path: Path, column: int | None) -> Iterable[tuple[int, str]]:
+def lines_of(path: Path, column: int | None) -> Iterable[tuple[int, str]]:
+    """(number from 1, text) of each line, or of one tab-separated column of it.
+
+    Raises:
+      DataError: for a file that is no UTF-8 text, or a line without the column.
+    """
     try:
         content = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

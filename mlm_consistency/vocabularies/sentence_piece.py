@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from mlm_consistency.vocabularies.base import SENTINEL_TEXT, Vocabulary
 
 DEFAULT_EXTRA_IDS = 100
 WORD_START = "▁"
+ALBERT_PIECES = ("[CLS]", "[SEP]", "[MASK]")
 
 
 class SentencePieceVocabulary(Vocabulary):
@@ -28,6 +30,10 @@ class SentencePieceVocabulary(Vocabulary):
     sentinel is part of what it stands for: a bare word-start piece there, or at the beginning of
     a text, is taken away, as no such piece was there in pretraining.
 
+    A file with the pieces [CLS], [SEP] and [MASK] is ALBERT's: `[MASK]` in a text is the mask, the
+    end of a text is [SEP], texts are lower-cased and their accents dropped as in its training, and
+    there are no sentinels.
+
     Args:
       model: the serialised model.
       extra_ids: sentinels to add; None: 100, or 0 where the file holds its own.
@@ -43,8 +49,10 @@ class SentencePieceVocabulary(Vocabulary):
         has_own = any(
             own.PieceToId(f"{mark}<extra_id_0>") != own.unk_id() for mark in ("", WORD_START)
         )
+        ids = {mark: own.PieceToId(mark) for mark in ALBERT_PIECES}
+        self.lower = own.unk_id() not in ids.values()
         if extra_ids is None:
-            extra_ids = 0 if has_own else DEFAULT_EXTRA_IDS
+            extra_ids = 0 if has_own or self.lower else DEFAULT_EXTRA_IDS
         if extra_ids < 0:
             raise VocabularyError(f"vocabulary {name!r}: extra_ids={extra_ids} is negative.")
         if has_own and extra_ids:
@@ -60,6 +68,9 @@ class SentencePieceVocabulary(Vocabulary):
         self.eos_id = self._processor.eos_id()
         # A file trained without a padding piece: id 0 is what T5 pads with.
         self.pad_id = max(self._processor.pad_id(), 0)
+        if self.lower:
+            self.cls_id, self.sep_id, self.mask_id = (ids[mark] for mark in ALBERT_PIECES)
+            self.eos_id = ids["[SEP]"]
         if self.eos_id < 0:
             raise VocabularyError(
                 f"vocabulary {name!r} has no end-of-text piece, which every encoder input ends "
@@ -68,6 +79,8 @@ class SentencePieceVocabulary(Vocabulary):
         self._word_start = self._processor.PieceToId(WORD_START)
 
     def encode(self, text: str) -> list[int]:
+        if self.lower:
+            return self._encode_albert(text)
         ids = list(self._processor.EncodeAsIds(text))
         if not SENTINEL_TEXT.search(text):
             return ids
@@ -77,6 +90,17 @@ class SentencePieceVocabulary(Vocabulary):
             for token, after in zip(ids, following, strict=True)
             if not (token == self._word_start and after in self._sentinel_numbers)
         ]
+
+    def _encode_albert(self, text: str) -> list[int]:
+        """Masks are cut out first: no processor of a control piece spells them."""
+        ids: list[int] = []
+        for number, part in enumerate(text.split("[MASK]")):
+            if number:
+                ids.append(self.mask_id or 0)
+            plain = unicodedata.normalize("NFKD", part.replace("``", '"').replace("''", '"'))
+            plain = "".join(c for c in plain if not unicodedata.combining(c)).lower()
+            ids += self._processor.EncodeAsIds(plain) if plain.strip() else []
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._processor.DecodeIds([int(token) for token in ids])

@@ -38,7 +38,8 @@ def assert_trees_equal(got, expected):
 
 
 def test_every_form_has_an_example():
-    assert {form for form, _ in WRITTEN.values()} == set(FORMS)
+    bert = {"huggingface-bert", "orbax-bert"}  # test_checkpoints_bert.py
+    assert {form for form, _ in WRITTEN.values()} == set(FORMS) - bert
 
 
 CASES = [(name, CONFIG) for name in WRITTEN] + [(n, UNTIED) for n in ("t5x", "huggingface")]

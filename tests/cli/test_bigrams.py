@@ -23,7 +23,7 @@ TEXT = "the cat sat on a mat\na dog ran over the hill\nthe hill sat under a clou
 def bert_folder(tmp_path):
     """A random BERT of 20 words, as an Orbax folder with its vocab.txt beside."""
     words = sorted(set(TEXT.split()))
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "b", *words]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     config = BertConfig(
         "random", vocab_size=len(pieces), d_model=8, num_heads=2, mlp_dim=8, layers=1,
         max_positions=16, vocab_multiple=8,
@@ -60,6 +60,11 @@ def test_a_bert_of_three_words_a_position(bert_folder, tmp_path, capsys):
     gold = [result["order_log_ratio"][0][0] for result in results]
     assert summary["order"]["mean_abs"] == pytest.approx(np.mean(np.abs(gold)), rel=1e-4)
     assert cases[0]["text"] == TEXT.split("\n")[0]
+    for one in cases:
+        shown = [one["text"][start:stop] for start, stop in one["spans"]]
+        assert shown == one["words"]
+    assert set(summary["preferences"]) == {"bigram"}
+    assert "random" in (tmp_path / "out" / "report.html").read_text()
     assert "random: 6 pairs of 3 lines, 48 forward rows" in capsys.readouterr().out
 
 
@@ -68,10 +73,19 @@ def test_the_shipped_text_and_model(tmp_path):
         "--gin_file=gin/runs/bigrams_tiny.gin",
         f"--gin.OUTPUT_DIR={tmp_path / 'out'}",
         "--gin.pair_probes.max_probes=4",
+        "--gin.ngram_probes.max_probes=6",
     ]
     assert run(arguments) == 0
     summary = json.loads((tmp_path / "out" / "bigrams.json").read_text())
-    assert summary["counts"]["forward_rows"] == 4 * 2 + 6 * summary["counts"]["pairs"]
+    pairs, ngram = summary["counts"]["pairs"], summary["preferences"]["ngram"]
+    assert summary["counts"]["forward_rows"] == 4 * 2 + 2 * 6 * pairs + 2 * ngram["n"]
+    assert (ngram["short"], ngram["long"]) == (5, 10)
+    assert ngram["n"] + sum(ngram["dropped"].values()) == ngram["lines"] == 6
+    for kind, count in (("bigram", pairs), ("ngram", ngram["n"])):
+        ways = summary["preferences"][kind]
+        closing = ways["with_closing_sentinel"], ways["without_closing_sentinel"]
+        assert [way["n"] for way in closing] == [count, count]
+        assert closing[0]["mean"] != closing[1]["mean"]
     cases = json.loads((tmp_path / "out" / "tables.json").read_text())
     assert {"joint_ab", "joint_ba", "a_masked", "b_masked"} <= set(cases[0])
     assert len(text_file("stories").read_text().splitlines()) == 300

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +15,17 @@ from mlm_consistency.analysis.summary import AnalysisConfig
 from mlm_consistency.analysis.summary_file import analyze_run, read_summary, write_summary
 from mlm_consistency.conditionals import get_conditional
 from mlm_consistency.records import Manifest, RunWriter, TaskEntry, open_run
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 class Words:
@@ -101,3 +114,20 @@ def report_path(run_folder) -> Path:
     from mlm_consistency.report import write_report
 
     return Path(write_report(run_folder))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="the browser test needs the playwright package"
+    )
+    chromium = os.environ.get("MLM_CONSISTENCY_CHROMIUM") or next(
+        filter(None, map(shutil.which, _NAMES)), None
+    )
+    if not chromium:
+        pytest.skip("the browser test needs a Chromium: none of " + ", ".join(_NAMES) + " is found")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=chromium, args=_FLAGS)
+        yield opened
+        opened.close()

@@ -4,68 +4,11 @@ Needs the playwright package and a Chromium (`MLM_CONSISTENCY_CHROMIUM`, or one 
 skips where either is missing.
 """
 
-import os
-import shutil
-
 import pytest
 from synthetic_run import HOSTILE
+from watched_page import Watched
 
 pytestmark = pytest.mark.browser
-
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A headless Chromium."""
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="the browser test needs the playwright package"
-    )
-    chromium = os.environ.get("MLM_CONSISTENCY_CHROMIUM") or next(
-        filter(None, map(shutil.which, _NAMES)), None
-    )
-    if not chromium:
-        pytest.skip("the browser test needs a Chromium: none of " + ", ".join(_NAMES) + " is found")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=chromium, args=_FLAGS)
-        yield opened
-        opened.close()
-
-
-class Watched:
-    """A page that keeps what it asked for and what it complained of."""
-
-    def __init__(self, browser, path, **settings):
-        self.address = path.as_uri()
-        self.context = browser.new_context(accept_downloads=True, **settings)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(30_000)
-        self.requests, self.complaints = [], []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-
-    def open(self, fragment=""):
-        self.page.goto(self.address + fragment)
-        self.page.wait_for_selector("html[data-ready]")
-        return self.page
-
-    def found(self):
-        return self.page.inner_text("#found")
-
-    def check(self):
-        assert self.complaints == []
-        asked = [url for url in self.requests if not url.startswith(("data:", "blob:"))]
-        assert {url.partition("#")[0] for url in asked} == {self.address}
 
 
 @pytest.fixture
@@ -215,6 +158,10 @@ def test_saves_tables_and_figures(watched, summary):
     svg = saved.value.path().read_text("utf-8")
     assert svg.startswith("<svg")
     assert 'fill="#ffffff"' in svg
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as PDF").nth(1).click()
+    assert saved.value.suggested_filename == "stories_choice-pairwise.pdf"
+    assert saved.value.path().read_bytes().startswith(b"%PDF-")
     with page.expect_download() as saved:
         page.click("#save-examples")
     assert len(saved.value.path().read_text("utf-8").splitlines()) == 91

@@ -209,3 +209,16 @@ def test_real_sentences(data_dir, vocabulary):
     assert found.lines - sum(found.dropped_lines.values()) >= 500
     spelt = sum(w.lower() in p.text.lower().split() for p in found.probes for w in p.words)
     assert spelt > 850  # most stand free in the text; the rest touch punctuation
+
+
+class Letters(WordPieces):
+    """The same without the piece "b": a text with it is not spelt."""
+
+    def encode(self, text: str) -> list[int]:
+        return [1 if i == WORDS.index("b") else i for i in super().encode(text)]
+
+
+def test_a_vocabulary_that_cannot_spell_everything_has_whole_words_all_the_same(tmp_path):
+    path = write(tmp_path, "the cat saw standup")
+    found = pair_probes(path, Letters(), PairProbeConfig(pairs_per_line=99))
+    assert [p.words for p in found.probes] == [("the", "cat"), ("cat", "saw")]

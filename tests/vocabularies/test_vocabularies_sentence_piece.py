@@ -200,3 +200,24 @@ class TestT5:
         path = data_dir / "vocab" / "seqio_test" / "sentencepiece.model"
         other = load_vocabulary(str(path), extra_ids=10)
         assert other.sentinel(0) == other.size - 1 != 32099
+
+
+def test_an_albert_file_has_a_mask_and_no_end_of_text(tmp_path):
+    """Pieces as in the published spiece.model: <pad> <unk> [CLS] [SEP] [MASK], no </s>."""
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on a mat\na dog ran over the hill\n" * 20)
+    sentencepiece.SentencePieceTrainer.Train(
+        f"--input={text} --model_prefix={tmp_path / 'spiece'} --vocab_size=40 --pad_id=0 "
+        "--unk_id=1 --bos_id=-1 --eos_id=-1 --control_symbols=[CLS],[SEP],[MASK] "
+        "--hard_vocab_limit=false --minloglevel=2"
+    )
+    vocabulary = load_vocabulary(str(tmp_path / "spiece.model"))
+    marks = [vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id]
+    assert vocabulary.pieces(marks) == ["[CLS]", "[SEP]", "[MASK]"]
+    assert (vocabulary.eos_id, vocabulary.num_sentinels) == (vocabulary.sep_id, 0)
+    ids = vocabulary.encode("The Cät [MASK] on a mat")
+    assert ids.count(vocabulary.mask_id) == 1
+    at = ids.index(vocabulary.mask_id)
+    assert ids[:at] == vocabulary.encode("the cat")
+    assert ids[at + 1 :] == vocabulary.encode("on a mat")
+    assert vocabulary.unk_id not in ids

@@ -2,6 +2,7 @@
 "use strict";
 (() => {
   const specifications = JSON.parse(document.getElementById("charts").textContent);
+  const pdfs = JSON.parse(document.getElementById("pdfs").textContent);
 
   function themed(specification, style) {
     const get = (name) => style.getPropertyValue(name).trim();
@@ -51,6 +52,10 @@
   }
 
   async function save(name, kind) {
+    if (kind === "PDF") {
+      Report.download(`${name}.pdf`, "application/pdf", await new Response(Report.unpacked(pdfs[name])).blob());
+      return;
+    }
     const view = await unseen(name);
     if (kind === "SVG") {
       Report.download(`${name}.svg`, "image/svg+xml", await view.toSVG());
@@ -72,13 +77,15 @@
       near.observe(place);
       const caption = place.closest("figure").querySelector("figcaption");
       const saves = Report.element("span", { class: "saves" });
-      for (const kind of ["SVG", "PNG"]) {
+      for (const kind of ["SVG", "PDF", "PNG"]) {
         const button = Report.element("button", { type: "button", class: "quiet", "aria-label": `Save as ${kind}: ${caption.textContent.trim()}` }, kind);
         button.addEventListener("click", () => save(place.dataset.chart, kind));
         saves.append(button);
       }
       caption.append(saves);
     }
+    // A page with an explorer is ready when that has read its examples.
+    if (!document.getElementById("explorer")) document.documentElement.dataset.ready = "true";
     const redraw = () => {
       const theme = document.documentElement.dataset.theme;
       for (const place of places) if (place.dataset.drawn && place.dataset.drawn !== theme) draw(place);

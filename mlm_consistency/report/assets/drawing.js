@@ -10,10 +10,7 @@
   Report.examples = (async () => {
     const held = document.getElementById("examples");
     if (held.type === "application/json") return JSON.parse(held.textContent);
-    if (!("DecompressionStream" in window)) throw new Error("this browser cannot unpack gzip (it lacks DecompressionStream)");
-    const bytes = Uint8Array.from(atob(held.textContent.trim()), (c) => c.charCodeAt(0));
-    const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return JSON.parse(await new Response(unpacked).text());
+    return JSON.parse(await new Response(Report.unpacked(held.textContent)).text());
   })();
 
   Report.letter = (c) => (c < 26 ? String.fromCharCode(65 + c) : String(c + 1));

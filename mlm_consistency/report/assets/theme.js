@@ -47,6 +47,13 @@ const Report = {};
     setTimeout(() => URL.revokeObjectURL(address), 1000);
   };
 
+  // What travels as gzip in base64, as a stream of bytes.
+  Report.unpacked = (text) => {
+    if (!("DecompressionStream" in window)) throw new Error("this browser cannot unpack gzip (it lacks DecompressionStream)");
+    const bytes = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
+    return new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  };
+
   const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   Report.csv = (rows) => rows.map((row) => row.map((c) => quoted(String(c ?? ""))).join(",")).join("\r\n") + "\r\n";
 })();
