@@ -16,6 +16,7 @@ from mlm_consistency.analysis.paper import paper_curves
 from mlm_consistency.analysis.scores import TOKEN_REDUCTIONS
 from mlm_consistency.errors import ConfigError
 from mlm_consistency.records import layout, storage
+from mlm_consistency.report.bigrams_page import is_bigrams_folder
 from mlm_consistency.tables import unknown_name
 
 DESCRIPTION = """\
@@ -25,6 +26,9 @@ of a run (RUN:TASK), or a curve that the paper's authors recorded ("paper:UL2 MM
 Two entrants are paired on the examples that both have: paired bootstrap, exact McNemar test. Where
 there are none, or the paper is one of them, the difference is unpaired and said to be: Fisher's
 exact test. p-values are adjusted over all pairs (Holm).
+
+Folders of `mlm-consistency bigrams` are compared with one another: BERT and T5 side by side, paired
+on the pairs of words that both were asked about; --output holds a page of them too.
 
 Recorded curves: {curves}.
 """
@@ -65,6 +69,8 @@ def run(argv: list[str]) -> int:
         raise ConfigError(f"--level should lie between 0 and 1, like 0.95; came {flags.level}")
     if flags.resamples < 1:
         raise ConfigError(f"--resamples should be at least 1; came {flags.resamples}")
+    if any(map(is_bigrams_folder, flags.entrants)):
+        return compare_pairs(flags.entrants, flags.output, flags.resamples, flags.seed)
     for entrant in flags.entrants:
         check_entrant(entrant)
     comparison = compare(
@@ -79,6 +85,47 @@ def run(argv: list[str]) -> int:
     if flags.output:
         write(comparison, flags.output)
         print(f"comparison: {storage.join(flags.output)}", file=sys.stderr)
+    return 0
+
+
+def compare_pairs(
+    folders: list[str], output: str | None, resamples: int = 2000, seed: int = 0
+) -> int:
+    """Folders of `mlm-consistency bigrams` side by side.
+
+    Raises:
+      ConfigError: where other entrants are among them.
+      AnalysisError: where there is one alone.
+    """
+    from mlm_consistency.analysis import compare_bigrams as pairs
+    from mlm_consistency.report.bigrams_page import (
+        labels_of,
+        read_bigrams,
+        write_bigrams_report,
+    )
+
+    if others := [name for name in folders if not is_bigrams_folder(name)]:
+        raise ConfigError(
+            f"{', '.join(others)}: no folder of `mlm-consistency bigrams`, as others are. Runs and "
+            "pairs of words are not compared with each other"
+        )
+    read = [read_bigrams(folder) for folder in folders]
+    labels = labels_of([summary for summary, _ in read])
+    entries = [(label, *one) for label, one in zip(labels, read, strict=True)]
+    comparison = pairs.compare_bigrams(entries, resamples, seed)
+    entrants, differences = pairs.entrants_table(comparison), pairs.differences_table(comparison)
+    print(f"{entrants}\n\n{differences}")
+    if output:
+        storage.make_folder(output)
+        for name, text in {
+            "comparison.json": json.dumps(comparison, indent=1, ensure_ascii=False) + "\n",
+            "comparison.md": f"{entrants.to_markdown()}\n{differences.to_markdown()}",
+            "comparison.tex": f"{entrants.to_latex()}\n{differences.to_latex()}",
+        }.items():
+            storage.publish(storage.join(output, name), text.encode())
+        page = storage.join(output, "comparison.html")
+        write_bigrams_report(folders[0], folders[1:], page)
+        print(f"comparison: {page}", file=sys.stderr)
     return 0
 
 

@@ -6,6 +6,7 @@ from mlm_consistency.analysis.summary_file import read_summary
 from mlm_consistency.cli import gin_files
 from mlm_consistency.cli.settings import MACROS, macro
 from mlm_consistency.report import print_summary, write_figures, write_report
+from mlm_consistency.report.bigrams_page import is_bigrams_folder, write_bigrams_report
 
 DESCRIPTION = "Draws the report of a run folder: one HTML page, figures for papers, a table."
 
@@ -22,7 +23,11 @@ def run(argv: list[str]) -> int:
 
 
 def report(folder: str) -> None:
-    """Writes page and figures of an analysed run, prints its table and where the page is."""
+    """Writes page and figures of an analysed run, prints its table and where the page is; of a
+    `mlm-consistency bigrams` folder the page alone."""
+    if is_bigrams_folder(folder):
+        print(f"report: {write_bigrams_report(folder)}")
+        return
     write_figures(folder)
     page = write_report(folder)
     print_summary(read_summary(folder))
