@@ -85,11 +85,13 @@ def write_bigrams_report(
 
 
 def labels_of(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The models' names, numbered where two are the same."""
-    names = [str(summary["model"]) for summary in summaries]
+    """The models' names; with their texts, and then with numbers, where two are the same."""
+    labels = [str(summary["model"]) for summary in summaries]
+    if len(set(labels)) < len(labels):
+        labels = [f"{name} on {one['text']}" for name, one in zip(labels, summaries, strict=True)]
     return [
-        f"{name} ({names[: k + 1].count(name)})" if names.count(name) > 1 else name
-        for k, name in enumerate(names)
+        f"{label} ({labels[: k + 1].count(label)})" if labels.count(label) > 1 else label
+        for k, label in enumerate(labels)
     ]
 
 

@@ -91,6 +91,26 @@ def test_the_shipped_text_and_model(tmp_path):
     assert len(text_file("stories").read_text().splitlines()) == 300
 
 
+@pytest.mark.real_data
+def test_sentences_of_simple_wikipedia(data_dir, tmp_path):
+    """The run of gin/runs/bigrams_wikipedia_tiny.gin on its first few sentences."""
+    arguments = [
+        "--gin_file=gin/runs/bigrams_wikipedia_tiny.gin",
+        f"--gin.TEXT_FILE={data_dir / 'text' / 'eng-simple_wikipedia_2021_10K-sentences.txt'}",
+        f"--gin.OUTPUT_DIR={tmp_path / 'out'}",
+        "--gin.pair_probes.max_probes=12",
+        "--gin.ngram_probes.max_probes=4",
+    ]
+    assert run(arguments) == 0
+    summary = json.loads((tmp_path / "out" / "bigrams.json").read_text())
+    assert 0 < summary["counts"]["pairs"] <= 12
+    assert summary["counts"]["lines"] >= 12
+    cases = json.loads((tmp_path / "out" / "tables.json").read_text())
+    assert not any("\t" in case["text"] for case in cases), "the number is not of the text"
+    assert summary["order"]["mean_abs"] > 0
+    assert (tmp_path / "out" / "report.html").exists()
+
+
 def test_impossible_settings_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="2 <= words <= proposals"):
         BigramConfig(words=1)

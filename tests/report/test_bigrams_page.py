@@ -14,7 +14,12 @@ from mlm_consistency.analysis.diagnose import diagnose
 from mlm_consistency.errors import RecordsError
 from mlm_consistency.report import quantities as q
 from mlm_consistency.report.bigram_pairs import probability, sentence, worst_pairs
-from mlm_consistency.report.bigrams_page import bigrams_view, read_bigrams, write_bigrams_report
+from mlm_consistency.report.bigrams_page import (
+    bigrams_view,
+    labels_of,
+    read_bigrams,
+    write_bigrams_report,
+)
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +90,14 @@ def test_the_page_says_what_the_summary_says(folders):
     assert side[1].cells[2].value == pytest.approx(entries[1][0]["order"]["mean_abs"])
     figures = {c["name"] for m in view["models"] for s in m["sections"] for c in s["charts"]}
     assert figures | {"models"} == set(view["specifications"])
+
+
+def test_labels_tell_the_models_apart():
+    one, two = {"model": "t5", "text": "a.txt"}, {"model": "bert", "text": "a.txt"}
+    assert labels_of([one, two]) == ["t5", "bert"]
+    other = {"model": "t5", "text": "b.txt"}
+    assert labels_of([one, other]) == ["t5 on a.txt", "t5 on b.txt"]
+    assert labels_of([one, one]) == ["t5 on a.txt (1)", "t5 on a.txt (2)"]
 
 
 def test_another_folder_is_refused(tmp_path):
