@@ -155,7 +155,7 @@ def choose_rows(
     step = config.length_multiple
     longest = min(round_length(int(encoder.max()), step), config.max_encoder_length)
     # Where all prompts are short, rows of several of them waste less of their ends.
-    several = range(longest, min(3 * longest, SEVERAL_PROMPTS, config.max_encoder_length) + 1, step)
+    several = range(longest, min(4 * longest, SEVERAL_PROMPTS, config.max_encoder_length) + 1, step)
     tops = {round_length(top, step) for top in several} | {longest}
     choices = [
         (*extra, top)
