@@ -1,6 +1,6 @@
 """Runs of `mlm-consistency score` in several real processes, killed and started again.
 
-    python process_trials.py FOLDER MOMENTS (all | chaos)     prints one JSON line a trial
+    python process_trials.py FOLDER MOMENTS (all | few | chaos)     prints one JSON line a trial
 
 Each process is a fork of this program, taken after JAX has been imported and before it has looked
 for devices. They talk over gloo, as processes on several machines would. Examples are read without
@@ -263,6 +263,9 @@ def main(folder: Path, moments: int, what: str) -> None:
     trial("one process", 1)
     if what == "chaos":
         chaos(folder, moments)
+        return
+    if what == "few":
+        trial("process 1 killed", 2, 1, prepare=kill_at_step(1, 2, signal.SIGKILL))
         return
     trial("one process, model axis", 1, mesh=BOTH)
     trial("two processes", 2)
