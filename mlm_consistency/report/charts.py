@@ -216,7 +216,7 @@ def selective_chart(rows: Rows) -> dict[str, Any]:
     """
     base = alt.Chart(alt.Data(values=list(rows)))
     names = list(dict.fromkeys(row["signal"] for row in rows))
-    lowest = min((row["accuracy"] for row in rows), default=0.0)
+    shown = [row["accuracy"] for row in rows] or [0.0, 100.0]
     x = alt.X(
         "coverage:Q",
         title="answers kept, the most confident first (%)",
@@ -226,7 +226,9 @@ def selective_chart(rows: Rows) -> dict[str, Any]:
     y = alt.Y(
         "accuracy:Q",
         title="accuracy among them (%)",
-        scale=alt.Scale(domain=[max(0.0, lowest - 3), 100], nice=True, zero=False),
+        scale=alt.Scale(
+            domain=[max(0.0, min(shown) - 3), min(100.0, max(shown) + 3)], nice=True, zero=False
+        ),
     )
     told_by: dict[str, Any] = {
         "scale": alt.Scale(domain=names),
