@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -13,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from tiny_networks import (
     GELU_UNTIED,
     RELU_TIED,
@@ -26,6 +28,8 @@ from tiny_networks import (
 
 from mlm_consistency.conditionals import Masked
 from mlm_consistency.models.presets import PRESETS
+from mlm_consistency.models.t5 import initialize
+from mlm_consistency.scoring.assemble import empty_batch
 from mlm_consistency.scoring.divergence import (
     LARGEST_CALL,
     DivergenceStep,
@@ -35,7 +39,7 @@ from mlm_consistency.scoring.divergence import (
 )
 from mlm_consistency.scoring.flops import necessary_flops
 from mlm_consistency.scoring.loop import ScoringLoop
-from mlm_consistency.scoring.mesh import MeshConfig
+from mlm_consistency.scoring.mesh import MeshConfig, make_mesh
 from mlm_consistency.scoring.step import make_step
 from mlm_consistency.scoring.task_lengths import load_lengths
 
@@ -200,6 +204,24 @@ def test_the_cost_is_at_most_5_percent_of_a_step(name):
     assert share <= 0.05, f"{100 * share:.2f} %"
     if name == "ul2_20b":
         assert share < 0.001
+
+
+@pytest.mark.parametrize("vocabulary", [32128, 250112])
+def test_nothing_of_the_vocabularys_size_leaves_a_step(vocabulary):
+    """Shapes alone, of both steps: nothing is computed, so 250,112 pieces cost nothing."""
+    config = dataclasses.replace(RELU_TIED, vocab_size=vocabulary)
+    mesh = make_mesh(MeshConfig(1, 1), jax.devices()[:1])
+    params = jax.eval_shape(lambda: nn.meta.unbox(initialize(config, jax.random.key(0))))
+    slot = empty_batch(SHAPE)
+    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), slot)
+    scored = jax.eval_shape(make_step(config, mesh, with_states=True), params, batch)
+    step = DivergenceStep(config, mesh, K, 256)
+    states = jax.ShapeDtypeStruct((1, step.examples, K, config.d_model), jnp.float32)
+    compared = jax.eval_shape(step.step, params, states)
+    left = [array.shape for array in jax.tree.leaves((scored, compared))]
+    assert len(left) >= 6
+    assert all(vocabulary not in shape for shape in left), left
+    assert compared["js"].shape == (1, step.examples, K * (K - 1) // 2)
 
 
 # ---- several devices ----------------------------------------------------------------------------
