@@ -92,7 +92,12 @@ def search_candidates(config: ScoreConfig, team: Processes) -> tuple[ScoreConfig
     stop = next_stop(prefix.tolist(), vocabulary, config.family)
 
     # ---- who answers --------------------------------------------------------------------------
-    from mlm_consistency.cli.score import check_vocabulary, load_weights, use_compilation_cache
+    from mlm_consistency.cli.score import (
+        check_vocabulary,
+        events_folder,
+        load_weights,
+        use_compilation_cache,
+    )
 
     use_compilation_cache(config)
     checkpoint, model, mesh = _network(config)
@@ -110,6 +115,9 @@ def search_candidates(config: ScoreConfig, team: Processes) -> tuple[ScoreConfig
     )
 
     # ---- the search: shard after shard --------------------------------------------------------
+    import jax
+
+    from mlm_consistency.cli.run_log import Capacity, RunLog, Searched, Speeds
     from mlm_consistency.scoring.beam_loop import BeamLoop
     from mlm_consistency.scoring.beams import SearchTokens, make_search
 
@@ -123,9 +131,13 @@ def search_candidates(config: ScoreConfig, team: Processes) -> tuple[ScoreConfig
         decoder_inputs = np.asarray([vocabulary.pad_id, *prefix], np.int32)
         tasks = [plan.search_input() for plan in plans]
         loop = BeamLoop(search, params, mesh, config.beams, decoder_inputs, tasks, team.stop)
+        searched_here = Searched()
+        speeds = Speeds(searched_here, Capacity(loop.lanes.count))
+        events, devices = events_folder(config, team), jax.local_devices()
         with (
             on_sigterm(team.stop.set),
             Progress("searching", total, done, quiet=not team.leads) as progress,
+            RunLog(events, speeds, total, done, devices, part="search_") as run_log,
         ):
             for shard in loop.run(finished.__getitem__):
                 if loop.lanes.writes:
@@ -136,6 +148,8 @@ def search_candidates(config: ScoreConfig, team: Processes) -> tuple[ScoreConfig
                     writer.write(shard.task, shard.shard, shard.examples, beams)
                 count = len(shard.examples) * loop.lanes.count
                 progress.advance(min(count, total - progress.done), shard.task)
+                searched_here.examples += len(shard.examples)
+                run_log.point(progress.done)
         if team.stop.is_set():
             if team.end is None:
                 print(

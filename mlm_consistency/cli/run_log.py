@@ -8,8 +8,10 @@
     progress/examples, progress/share
     memory/device_K_gib     in use on this process's K-th device; memory/host_gib: resident
 
-The horizontal axis is the number of examples, so a run that was started again goes on where it
-was. Speeds are those since the point before; `summary/..` has those of the whole start.
+The search for candidates, where a task needs it, has the same under `search_progress/..` and so on,
+as far as its loop counts. The horizontal axis is the number of examples, so a run that was started
+again goes on where it was. Speeds are those since the point before; `summary/..` has those of the
+whole start.
 """
 
 from __future__ import annotations
@@ -59,6 +61,13 @@ class Capacity:
         return cls(lanes.count, flops, peak)
 
 
+@dataclasses.dataclass
+class Searched:
+    """What is counted of a search for candidates: examples of this process's lane."""
+
+    examples: int = 0
+
+
 class Speeds:
     """Speeds between two moments, from what the loop has counted."""
 
@@ -66,7 +75,7 @@ class Speeds:
         self, times: Any, capacity: Capacity, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Args:
-        times: the loop's `LoopTimes`, which it goes on counting in.
+        times: the loop's `LoopTimes`, which it goes on counting in, or a `Searched`.
         capacity: what they are held against.
         clock: seconds.
         """
@@ -83,21 +92,21 @@ class Speeds:
         return self._between(self.first, self._now())
 
     def _now(self) -> tuple[float, dict[str, float]]:
-        return self.clock(), {name: float(getattr(self.times, name)) for name in COUNTED}
+        counted = {name: getattr(self.times, name, None) for name in COUNTED}
+        return self.clock(), {name: float(n) for name, n in counted.items() if n is not None}
 
     def _between(
         self, before: tuple[float, dict[str, float]], now: tuple[float, dict[str, float]]
     ) -> dict[str, float]:
         seconds = max(now[0] - before[0], 1e-9)
-        each = {name: (now[1][name] - before[1][name]) / seconds for name in COUNTED}
+        each = {name: (count - before[1][name]) / seconds for name, count in now[1].items()}
         lanes = self.capacity.lanes
-        tokens = each["encoder_tokens"] + each["decoder_tokens"]
-        found = {
-            "speed/examples_per_second": lanes * each["examples"],
-            "speed/tokens_per_second": lanes * tokens,
-            "waiting/input_share": each["waiting_for_input"],
-            "waiting/device_share": each["waiting_for_device"],
-        }
+        found = {"speed/examples_per_second": lanes * each["examples"]}
+        if "encoder_tokens" in each:
+            tokens = each["encoder_tokens"] + each["decoder_tokens"]
+            found["speed/tokens_per_second"] = lanes * tokens
+            found["waiting/input_share"] = each["waiting_for_input"]
+            found["waiting/device_share"] = each["waiting_for_device"]
         if self.capacity.peak_flops:
             done = each["steps"] * self.capacity.step_flops
             found["speed/share_of_peak"] = done / self.capacity.peak_flops
@@ -129,6 +138,7 @@ class RunLog:
         total: int,
         done: int = 0,
         devices: Sequence[Any] = (),
+        part: str = "",
     ) -> None:
         """Args:
         folder: for events; None writes none: on all processes but one, or where not wanted.
@@ -136,8 +146,9 @@ class RunLog:
         total: examples of the run.
         done: those of earlier starts.
         devices: of this process, whose memory is looked at.
+        part: in front of the names: of a part of the run that is not the scoring.
         """
-        self.speeds, self.total, self.devices = speeds, total, devices
+        self.speeds, self.total, self.devices, self.part = speeds, total, devices, part
         self.writer = EventWriter(folder) if folder else None
         self.done = done
         self.next = speeds.clock() + EVERY
@@ -156,7 +167,7 @@ class RunLog:
         if self.writer:
             whole = self.speeds.since_start()
             summary = {f"summary/{name.partition('/')[2]}": value for name, value in whole.items()}
-            self.writer.write(self.done, summary)
+            self._write(summary)
             self.writer.__exit__(kind, error, trace)
 
     def point(self, done: int) -> None:
@@ -166,7 +177,12 @@ class RunLog:
             return
         self.next = self.speeds.clock() + EVERY
         progress = {"progress/examples": done, "progress/share": done / max(self.total, 1)}
-        self.writer.write(done, progress | self.speeds.since_last() | memory(self.devices))
+        self._write(progress | self.speeds.since_last() | memory(self.devices))
+
+    def _write(self, figures: dict[str, float]) -> None:
+        if self.writer:
+            named = {self.part + name: value for name, value in figures.items()}
+            self.writer.write(self.done, named)
 
 
 def summary_line(speeds: Speeds, writing: float, wall: float) -> str:

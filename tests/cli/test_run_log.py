@@ -10,7 +10,15 @@ from command_line import arguments, save_checkpoint, write_questions
 
 from mlm_consistency.cli.main import main
 from mlm_consistency.cli.processes import Processes
-from mlm_consistency.cli.run_log import GIB, Capacity, RunLog, Speeds, memory, summary_line
+from mlm_consistency.cli.run_log import (
+    GIB,
+    Capacity,
+    RunLog,
+    Searched,
+    Speeds,
+    memory,
+    summary_line,
+)
 from mlm_consistency.cli.score import events_folder
 from mlm_consistency.cli.settings import ScoreConfig
 from mlm_consistency.scoring.loop import LoopTimes
@@ -108,6 +116,18 @@ def test_points_come_every_few_seconds_and_at_the_end(clock, tmp_path):
     with RunLog(str(tmp_path), speeds, total=60, done=50):
         pass  # stopped before its first shard
     assert [step for step, _ in events(tmp_path)["summary/tokens_per_second"]] == [50, 50]
+
+
+def test_a_search_has_names_of_its_own_and_no_more_than_it_counts(clock, tmp_path):
+    searched = Searched()
+    speeds = Speeds(searched, Capacity(lanes=2), clock)
+    with RunLog(str(tmp_path), speeds, total=20, part="search_") as run_log:
+        searched.examples, clock.now = 10, clock.now + 5
+        run_log.point(20)
+    found = events(tmp_path)
+    assert found["search_speed/examples_per_second"] == [(20, 4.0)]
+    assert found["search_summary/examples_per_second"] == [(20, 4.0)]
+    assert not any("tokens" in name or "waiting" in name for name in found)
 
 
 def test_memory_is_that_of_devices_that_say_so():
