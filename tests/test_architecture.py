@@ -35,10 +35,15 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Library -> the rooms and files that may import it.
 ONLY_IN: dict[str, set[str]] = {
-    "tensorflow": {"tasks", "pretraining/preprocessors.py", "cli/tensorboard.py"},
-    "tensorflow_text": {"tasks", "pretraining/preprocessors.py"},
+    "tensorflow": {
+        "tasks",
+        "pretraining/preprocessors.py",
+        "cli/tensorboard.py",
+        "cli/tensorflow_noise.py",
+    },
+    "tensorflow_text": {"tasks", "pretraining/preprocessors.py", "cli/tensorflow_noise.py"},
     "tensorflow_datasets": {"tasks"},
-    "seqio": {"tasks", "pretraining/preprocessors.py"},
+    "seqio": {"tasks", "pretraining/preprocessors.py", "cli/tensorflow_noise.py"},
     "gin": {"cli"},
     "jax": {"models", "checkpoints", "scoring", "benchmarking", "pretraining", "api.py", "cli"},
     "flax": {"models", "checkpoints", "scoring", "benchmarking", "pretraining", "api.py", "cli"},
