@@ -72,12 +72,12 @@ def diagnose(tables: dict[str, Any] | list[Any], tolerance: float = TOLERANCE) -
     """Diagnoses one case or a list of them; one JSON-ready dict a case, in order. Nats throughout.
 
     Keys of a result: name, shape [I, J], subset; cross_ratio {max_abs, mean_abs, minors, kind,
-    row_pairs, column_pairs, defined, total} (minors[p][q] is D for row_pairs[p] and
+    row_pairs, column_pairs, defined, total} (`minors[p][q]` is D for row_pairs[p] and
     column_pairs[q]; "adjacent" minors only when there are more than `MOST_MINORS`); compatibility
     (a `Status`), compatibility_reason, compatibility_detail, compatibility_score;
-    order_log_ratio [I][J] and order {mean_abs, mean_relative, kl.., jsd, marginal_mean_square,
-    interaction_mean_square}; joints {naive, mrf_local, hcb, arnold_gokhale, order_mixture} [I][J];
-    hcb_pivot; arnold_gokhale_objective; divergences {joint: {objective, kl_forward_mean,
+    order_log_ratio `[I][J]` and order {mean_abs, mean_relative, kl.., jsd, marginal_mean_square,
+    interaction_mean_square}; joints {naive, mrf_local, hcb, arnold_gokhale, order_mixture}
+    `[I][J]`; hcb_pivot; arnold_gokhale_objective; divergences {joint: {objective, kl_forward_mean,
     kl_reverse_mean, jsd_mean}}; gold {joint: {u_nll, p_nll}} when a gold pair was given;
     gibbs {a, b, scan_max_abs, scan_jsd}; reasons {dotted name: why it is null}.
 
