@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mlm_consistency.errors import ConfigError, DataError
+from mlm_consistency.errors import ConfigError, DataError, MlmConsistencyError
 from mlm_consistency.tables import unknown_name
-from mlm_consistency.tasks.example_source import ExampleSource
+from mlm_consistency.tasks.example_source import ExampleSource, unreadable
 from mlm_consistency.vocabularies.load import as_path
 
 FIRST_ROW = ("keep", "drop")
@@ -107,11 +107,17 @@ def check_config(config: TaskConfig, source: ExampleSource) -> None:
         )
     if not source.needs_data_dir and config.data_dir:
         raise ConfigError(f"task {config.name!r} ships with the package: leave data_dir out.")
-    if source.needs_data_dir and not config.folder.exists():
+    try:
+        there = not source.needs_data_dir or config.folder.exists()
+        missing = [file for file in source.files(config) if not file.is_file()] if there else []
+    except MlmConsistencyError:
+        raise
+    except Exception as error:  # a bucket's library has errors of its own
+        raise unreadable(config.data_dir, error) from error
+    if not there:
         raise DataError(
             f"task {config.name!r}: no data at {config.data_dir!r}. Expected {source.expects}."
         )
-    missing = [file for file in source.files(config) if not file.is_file()]
     if missing:
         shown = ", ".join(str(file) for file in missing[:3])
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""

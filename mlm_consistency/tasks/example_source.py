@@ -79,8 +79,17 @@ def read_text(file: Any) -> str:
         raise DataError(
             f"{file}: not UTF-8 (byte {error.start}). Save the file in UTF-8."
         ) from error
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error}") from error
+    except Exception as error:  # a bucket's library has errors of its own
+        raise unreadable(file, error) from error
+
+
+def unreadable(file: Any, error: Exception) -> DataError:
+    """What is said of a file or folder, in a bucket say, that cannot be looked at."""
+    said = str(error).strip().splitlines() or [type(error).__name__]
+    return DataError(
+        f"{file}: cannot be read: {said[0]}. See that it is there and that this machine's account "
+        "may list and read it."
+    )
 
 
 def read_jsonl(file: Any) -> Iterator[tuple[str, dict[str, Any]]]:

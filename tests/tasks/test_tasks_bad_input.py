@@ -132,3 +132,41 @@ def test_mmlu_first_row_can_be_dropped_and_is_counted(tmp_path):
     assert len(list(keep.rows())) == len(list(drop.rows())) == 12
     five = load_task(replace(config, form="five_shot"))
     assert next(five.text_examples()).prompt.count("Answer:") == 6
+
+
+class PermissionDeniedError(Exception):
+    """TensorFlow's class of this name is no OSError."""
+
+
+class Denied:
+    """A file in a bucket that this account may not look at, or may list and not read."""
+
+    def __init__(self, listed: bool) -> None:
+        self.listed = listed
+
+    def __str__(self) -> str:
+        return "gs://bucket/questions.jsonl"
+
+    def exists(self):
+        if not self.listed:
+            raise PermissionDeniedError("403 for account x\nand more")
+        return True
+
+    is_file = exists
+
+    def is_dir(self):
+        return False
+
+    def read_bytes(self):
+        raise PermissionDeniedError("403 for account x\nand more")
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_bucket_that_may_not_be_read_is_one_message(monkeypatch, listed):
+    monkeypatch.setattr("mlm_consistency.tasks.config.as_path", lambda path: Denied(listed))
+    with pytest.raises(DataError) as caught:
+        read("gs://bucket/questions.jsonl")
+    message = str(caught.value)
+    assert message.startswith("gs://bucket/questions.jsonl: cannot be read: 403 for account x. ")
+    assert "this machine's account may list and read it" in message
+    assert "\n" not in message
