@@ -11,7 +11,7 @@ those of the vocabulary, without [CLS], [SEP] or </s>.
 
 from __future__ import annotations
 
-import functools
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from mlm_consistency.errors import ConfigError, DataError
+from mlm_consistency.tasks.whole_words import whole_words, word_marker
 from mlm_consistency.vocabularies import Vocabulary
-
-JOINERS = frozenset("'’-_‐‑")
-"""Between two letters these make one word of both sides (don't, on-line)."""
-CONTINUATION = "##"
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,8 @@ class PairProbeConfig:
     Attributes:
       min_distance, max_distance: tokens from the first word to the second; 1 and 1 are
         neighbours.
-      pairs_per_line: at most so many of a line's good pairs, drawn with `seed` and the line's
-        number alone, so that other lines change nothing.
+      pairs_per_line: at most so many of a line's good pairs, drawn with `seed`, the line's number
+        and the words alone: other lines change nothing, and another vocabulary as little as can be.
       max_tokens: longer lines are dropped (None: no bound).
       max_probes: stop after so many (None: the whole file).
       column: of tab-separated lines, counted from 0 (None: the whole line is the text).
@@ -107,7 +104,7 @@ def pair_probes(
       DataError: for a file that cannot be read, a line without the column, or no probe at all.
     """
     config = config or PairProbeConfig()
-    marker = _word_marker(vocabulary)
+    marker = word_marker(vocabulary)
     probes: list[PairProbe] = []
     dropped_lines: Counter[str] = Counter()
     dropped_pairs: Counter[str] = Counter()
@@ -138,10 +135,9 @@ def pair_probes(
             dropped_lines["no good pair at that distance"] += 1
             continue
         good_pairs += len(good)
-        generator = np.random.default_rng([config.seed, number])
-        drawn = generator.permutation(len(good))[: config.pairs_per_line]
+        drawn = _draw(good, words, f"{config.seed} {number}", config.pairs_per_line)
         token_ids = np.asarray(ids, dtype=np.int32)
-        for first, second in (good[k] for k in sorted(drawn)):
+        for first, second in drawn:
             name = f"{Path(path).name}:{number}:{first}-{second}"
             both = (words[first] or "", words[second] or "")
             probes.append(PairProbe(name, text, token_ids, (first, second), both))
@@ -152,32 +148,6 @@ def pair_probes(
         )
     kept = tuple(probes[: config.max_probes])
     return PairProbes(kept, lines, good_pairs, dict(dropped_lines), dict(dropped_pairs))
-
-
-def whole_words(pieces: Sequence[str], marker: str) -> tuple[list[str | None], list[str]]:
-    """For each piece the word that it spells alone, or None and why not ("" where it does).
-
-    `marker` starts the first piece of a word (`▁`, `Ġ`); "" means WordPiece, where `##` starts
-    every other piece. A word ends where the next piece starts one or is punctuation; apostrophes
-    and hyphens do not end it.
-    """
-    words: list[str | None] = []
-    problems: list[str] = []
-    for t, piece in enumerate(pieces):
-        starts = t == 0 or (piece.startswith(marker) if marker else piece[:2] != CONTINUATION)
-        text = _bare(piece, marker)
-        after = pieces[t + 1] if t + 1 < len(pieces) else None
-        before = pieces[t - 1] if t > 0 and not (marker and piece.startswith(marker)) else None
-        if not text.isalnum():
-            words.append(None)
-            problems.append("not a word")
-        elif not starts or _joined(after, marker) or before in JOINERS:
-            words.append(None)
-            problems.append("word of several tokens")
-        else:
-            words.append(text)
-            problems.append("")
-    return words, problems
 
 
 @dataclass(frozen=True)
@@ -275,7 +245,7 @@ def _bigrams(
         raise ConfigError(
             f"one list of proposals a probe is needed. Got {len(proposals)} for {len(probes)}."
         )
-    marker = _word_marker(vocabulary)
+    marker = word_marker(vocabulary)
     pairs: list[tuple[tuple[int, int], tuple[int, int]]] = []
     kept: list[int] = []
     dropped: Counter[str] = Counter()
@@ -325,6 +295,27 @@ def _bad_line(text: str, ids: list[int], vocabulary: Vocabulary, config: PairPro
     return ""
 
 
+def _draw(
+    good: list[tuple[int, int]], words: list[str | None], salt: str, most: int
+) -> list[tuple[int, int]]:
+    """At most so many of the pairs, in order: those whose words have the smallest hashes.
+
+    A word counts by its letters and its number among its like, not by its token's place, so that
+    vocabularies that split a text differently are asked about the same words where they can be.
+    """
+    seen: Counter[str] = Counter()
+    names = []
+    for word in words:
+        key = (word or "").lower()
+        names.append(f"{key} {seen[key]}")
+        seen[key] += 1
+
+    def rank(pair: tuple[int, int]) -> bytes:
+        return hashlib.sha256(f"{salt} {names[pair[0]]} {names[pair[1]]}".encode()).digest()
+
+    return sorted(sorted(good, key=rank)[:most])
+
+
 def _bad_pair(words: list[str | None], problems: list[str], first: int, second: int) -> str:
     a, b = words[first], words[second]
     if a is None or b is None:
@@ -338,36 +329,6 @@ def _special(token: int, vocabulary: Vocabulary) -> bool:
         vocabulary.cls_id, vocabulary.sep_id,
     )  # fmt: skip
     return token in named or vocabulary.sentinel_number(token) is not None
-
-
-MARKERS = ("▁", "Ġ")
-MARKER_SAMPLE = 20_000
-
-
-@functools.lru_cache(maxsize=8)
-def _word_marker(vocabulary: Vocabulary) -> str:
-    """What the vocabulary's pieces write where a space was; "" for WordPiece, which writes none.
-
-    Counted over the pieces: no one text is spelt by every vocabulary.
-    """
-    pieces = vocabulary.pieces(range(min(vocabulary.size, MARKER_SAMPLE)))
-    begins = {mark: sum(piece.startswith(mark) for piece in pieces) for mark in MARKERS}
-    inside = sum(piece.startswith(CONTINUATION) for piece in pieces)
-    mark = max(begins, key=lambda mark: begins[mark])
-    return mark if begins[mark] > inside else ""
-
-
-def _bare(piece: str, marker: str) -> str:
-    return piece.removeprefix(marker) if marker else piece.removeprefix(CONTINUATION)
-
-
-def _joined(after: str | None, marker: str) -> bool:
-    """Whether the next piece belongs to the same word."""
-    if after is None:
-        return False
-    if not marker:
-        return after.startswith(CONTINUATION) or after in JOINERS
-    return not after.startswith(marker) and (after[:1].isalnum() or after[:1] in JOINERS)
 
 
 def lines_of(path: Path, column: int | None) -> Iterable[tuple[int, str]]:

@@ -99,7 +99,7 @@ def test_sentences_of_simple_wikipedia(data_dir, tmp_path):
         f"--gin.TEXT_FILE={data_dir / 'text' / 'eng-simple_wikipedia_2021_10K-sentences.txt'}",
         f"--gin.OUTPUT_DIR={tmp_path / 'out'}",
         "--gin.pair_probes.max_probes=12",
-        "--gin.ngram_probes.max_probes=4",
+        "--gin.bigrams.preferences=False",
     ]
     assert run(arguments) == 0
     summary = json.loads((tmp_path / "out" / "bigrams.json").read_text())

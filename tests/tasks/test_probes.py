@@ -14,8 +14,8 @@ from mlm_consistency.tasks.probes import (
     gold_and_top_k,
     pair_probes,
     replaced_word,
-    whole_words,
 )
+from mlm_consistency.tasks.whole_words import whole_words
 from mlm_consistency.vocabularies import Vocabulary, load_vocabulary
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "the", "cat", "saw", "dog", "red",
@@ -222,3 +222,19 @@ def test_a_vocabulary_that_cannot_spell_everything_has_whole_words_all_the_same(
     path = write(tmp_path, "the cat saw standup")
     found = pair_probes(path, Letters(), PairProbeConfig(pairs_per_line=99))
     assert [p.words for p in found.probes] == [("the", "cat"), ("cat", "saw")]
+
+
+@pytest.mark.real_data
+def test_another_vocabulary_is_asked_about_the_same_words(data_dir, tmp_path):
+    """WordPieces split punctuation off and lower; the pairs drawn are the same where both have
+    them as whole words."""
+    sentence = "The old cat, the dog and the red house saw the old man near the river."
+    path = write(tmp_path, *[f"{sentence} It was day {n}." for n in range(30)])
+    drawn = []
+    for name in ("bert-base-uncased", "t5"):
+        vocabulary = load_vocabulary(str(data_dir / "vocab" / name))
+        probes = pair_probes(path, vocabulary, PairProbeConfig()).probes
+        drawn.append([tuple(word.lower() for word in probe.words) for probe in probes])
+    assert len(drawn[0]) == len(drawn[1]) == 30
+    assert sum(a == b for a, b in zip(*drawn, strict=True)) > 20
+    assert len(set(drawn[0])) > 5
