@@ -17,6 +17,7 @@ from mlm_consistency.cli import gin_files
 from mlm_consistency.cli.bigram_cases import case
 from mlm_consistency.cli.settings import macro
 from mlm_consistency.errors import ConfigError, DataError
+from mlm_consistency.records import storage
 from mlm_consistency.tasks.ngram_probes import NgramProbeConfig, choose_proposals, ngram_probes
 from mlm_consistency.tasks.probes import (
     PairProbe,
@@ -151,15 +152,13 @@ def bigrams(config: BigramConfig, probes_config: PairProbeConfig, output_dir: st
         "schema": 1, "text": path.name, "model": model.name, "counts": counts,
         **summarize_bigrams(pairs), "preferences": preferences,
     }  # fmt: skip
-    Path(output_dir).mkdir(parents=True, exist_ok=True)
+    storage.make_folder(output_dir)
     for name, content in (
         ("config.gin", gin_files.operative()),
         ("tables.json", json.dumps(cases)),
         ("bigrams.json", json.dumps(summary, indent=1)),
     ):
-        partial = Path(output_dir) / f"{name}.partial"
-        partial.write_text(content + "\n", encoding="utf-8")
-        os.replace(partial, Path(output_dir) / name)
+        storage.publish(storage.join(output_dir, name), f"{content}\n".encode())
     from mlm_consistency.report.bigrams_page import write_bigrams_report
 
     page = write_bigrams_report(output_dir)
