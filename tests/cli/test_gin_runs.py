@@ -94,7 +94,7 @@ def test_a_run_composes_with_a_hardware_file(run, hardware):
     name, _ = command(run)
     if name == "bigrams":
         compose(run, hardware, bigrams.MACROS)
-        bigrams.bigram_config(), bigrams.probe_config()
+        bigrams.bigram_config(), bigrams.probe_config(), bigrams.ngram_config()
         tiny = macro("CHECKPOINT_PATH") == "tiny"
         bert = BertConfig()
         rounded = dataclasses.replace(bert, vocab_size=bert.vocab_rows)
