@@ -50,7 +50,7 @@ def run(argv: list[str]) -> int:
     else:
         states = check_files(source, flags.data_dir)
         for split, count in count_rows(flags.task, flags.data_dir).items():
-            print(f"{split}: {count if isinstance(count, str) else f'{count} examples'}")
+            print(f"{split}: {count}")
     return show_files(source, states)
 
 

@@ -11,6 +11,7 @@ import hashlib
 import importlib.resources
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -125,8 +126,20 @@ def check_files(source: Published, folder: Path) -> list[FileState]:
     return states
 
 
-def count_rows(task: str, folder: Path) -> dict[str, int | str]:
-    """split or form -> number of examples in a folder, or why it cannot be read.
+@dataclass(frozen=True)
+class RowCounts:
+    """Rows of a split: those that are examples, and reason -> those that are none."""
+
+    examples: int
+    dropped: dict[str, int]
+
+    def __str__(self) -> str:
+        lost = "".join(f"; dropped {count}: {why}" for why, count in self.dropped.items())
+        return f"{self.examples} examples{lost}"
+
+
+def count_rows(task: str, folder: Path) -> dict[str, RowCounts | str]:
+    """split or form -> how many examples there are in a folder, or why it cannot be read.
 
     MMLU and BIG-Bench Hard count over all their files.
     """
@@ -134,13 +147,14 @@ def count_rows(task: str, folder: Path) -> dict[str, int | str]:
     from mlm_consistency.tasks.names import TASKS
 
     source = lookup(TASKS, task, "task")()
-    counts: dict[str, int | str] = {}
+    counts: dict[str, RowCounts | str] = {}
     for split in source.splits:
         for form in source.forms if source.candidates_from_beams else source.forms[:1]:
             key = f"{split}, {form}" if source.candidates_from_beams else split
             try:
                 rows = load_task(TaskConfig(task, str(folder), split, form=form)).rows()
-                counts[key] = sum(1 for row in rows if not isinstance(row, Dropped))
+                reasons = Counter(r.reason if isinstance(r, Dropped) else "" for r in rows)
+                counts[key] = RowCounts(reasons.pop("", 0), dict(reasons))
             except MlmConsistencyError as error:
                 counts[key] = str(error)
     return counts

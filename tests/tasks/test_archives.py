@@ -18,6 +18,7 @@ from mlm_consistency.tasks import TASKS
 from mlm_consistency.tasks.archives import (
     Download,
     Published,
+    RowCounts,
     check_files,
     count_rows,
     fetch,
@@ -261,11 +262,14 @@ def test_the_table_of_published_files():
 def test_rows_are_counted_and_what_cannot_be_read_says_why(tmp_path):
     task_files.lambada(tmp_path / "lambada")
     counts = count_rows("lambada", tmp_path / "lambada")
-    assert counts["test, plain_text"] == 2
-    assert counts["test, openai"] == 1
+    assert counts["test, plain_text"] == RowCounts(2, {})
+    assert str(counts["test, openai"]) == "1 examples"
     assert "missing" in counts["development, plain_text"]
     task_files.bbh(tmp_path / "bbh")
-    assert count_rows("bbh", tmp_path / "bbh") == {"test": 40}
+    counts = count_rows("bbh", tmp_path / "bbh")
+    assert counts["test"].examples == 40
+    assert counts["test"].dropped["boolean_expressions: the target is none of the options"] == 3
+    assert "; dropped 3: boolean_expressions: the target is none" in str(counts["test"])
 
 
 @pytest.mark.real_data

@@ -1,6 +1,7 @@
 """Offline caching with seqio's own Beam pipeline, on the direct runner.
 
-Beam is no dependency: its protobuf range and that of current sentencepiece exclude each other.
+Beam is no dependency: apache-beam 2.77 needs protobuf < 7, with which SentencePiece 0.2.3 does not
+load. The test was seen to pass with protobuf 6.33 and SentencePiece 0.2.1 (docs/other-programs.md).
 """
 
 from __future__ import annotations

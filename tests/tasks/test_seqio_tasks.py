@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -211,3 +212,14 @@ def test_the_vocabulary_as_seqio_sees_it(tiny):
     assert vocabulary.decode_tf(tf.constant([ids, ids])).numpy().tolist() == [text.encode()] * 2
     assert vocabulary == SeqioVocabulary(load_vocabulary("tiny"))
     assert vocabulary != SeqioVocabulary(load_vocabulary("tiny", extra_ids=5))
+
+
+def test_the_docs_tell_where_every_feature_comes_from():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "other-programs.md").read_text("utf-8")
+    for form, features in (("grouped", GROUPED), ("flat", FLAT)):
+        for name, feature in features.items():
+            told = "both" if name in GROUPED and name in FLAT else form
+            kind = feature.dtype + (" [..]" if feature.rank else "")
+            assert f"| `{name}` | {told} | {kind} |" in text
+            if name not in GROUPED or form == "grouped":
+                assert f"| {feature.provenance} |" in text
