@@ -68,6 +68,7 @@ def scores_as_asked(run: Run, task: str) -> Scores:
         ],
         task=task,
         dropped=run.manifest.tasks[task].dropped,
+        truncated=run.manifest.tasks[task].truncated,
     )
 
 

@@ -45,6 +45,7 @@ class Scores:
       prompt_lengths: int [N], tokens of the prompt.
       dropped: reason -> examples that the task's filters left out before scoring.
       answers_known: right answers are known although no candidate need be one (beam search).
+      truncated: examples whose prompt was cut at the left before scoring, as asked.
     """
 
     task: str
@@ -60,6 +61,7 @@ class Scores:
     prompt_lengths: np.ndarray
     dropped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     answers_known: bool = False
+    truncated: int = 0
 
     def __len__(self) -> int:
         return len(self.example_ids)
@@ -142,6 +144,7 @@ class Scores:
         prompt_lengths: Sequence[int] | None = None,
         task: str = "",
         dropped: Mapping[str, int] | None = None,
+        truncated: int = 0,
     ) -> Scores:
         """Scores from arrays; `sums` is [N, K, C], or [K, C] for a single example.
 
@@ -200,6 +203,7 @@ class Scores:
             candidate_texts=tuple(tuple(row) for row in texts),
             prompt_lengths=array("prompt_lengths", prompt_lengths, (n,), 0, np.int64),
             dropped=dict(dropped or {}),
+            truncated=truncated,
         )
 
     @classmethod

@@ -137,6 +137,7 @@ def analyze(scores: Scores, config: AnalysisConfig | None = None) -> TaskSummary
     content: dict[str, Any] = {
         "examples": len(scores),
         "dropped": dict(scores.dropped),
+        "truncated": scores.truncated,
         "common": len(common),
         "without_right_candidate": int((~common.labels.any(1)).sum()),
         "lost": {

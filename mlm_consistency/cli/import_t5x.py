@@ -135,4 +135,5 @@ def entry(encoded: EncodedExamples, shards: int) -> TaskEntry:
             example.answer,
         )  # fmt: skip
         digest.update(repr(text).encode())
-    return TaskEntry(count, shards, dict(encoded.dropped), digest.hexdigest())
+    found = encoded.survey()
+    return TaskEntry(count, shards, dict(found.dropped), digest.hexdigest(), found.truncated)

@@ -61,6 +61,7 @@ def survey(
         shards=-(-found.examples // packing.examples_per_shard),
         dropped=dict(found.dropped),
         digest=digest.hexdigest(),
+        truncated=found.truncated,
     )
     lengths = PromptLengths(*np.concatenate(tables, axis=1).astype(np.int64))
 

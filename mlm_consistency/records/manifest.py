@@ -22,12 +22,16 @@ _SHOWN = 300
 
 @dataclasses.dataclass(frozen=True)
 class TaskEntry:
-    """One task of a run: how many examples and shards it has, and what its filters dropped."""
+    """One task of a run: how many examples and shards it has, and what its filters dropped.
+
+    `truncated` counts the prompts that were cut at the left, as asked.
+    """
 
     examples: int
     shards: int
     dropped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     digest: str = ""  # sha256 over the examples' text, so that changed data is noticed
+    truncated: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +62,11 @@ class Manifest:
 
     def fingerprint(self) -> dict[str, Any]:
         """The fields that determine the numbers, as plain JSON values."""
-        return {name: _plain(getattr(self, name)) for name in FINGERPRINT_FIELDS}
+        fields = {name: _plain(getattr(self, name)) for name in FINGERPRINT_FIELDS}
+        for entry in fields["tasks"].values():
+            if not entry["truncated"]:  # as in folders from before it was counted
+                del entry["truncated"]
+        return fields
 
     def fingerprint_digest(self) -> str:
         """sha256 of the fingerprint; every shard carries it, so that no stray shard is read."""

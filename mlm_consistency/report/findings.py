@@ -54,6 +54,8 @@ def counts(summary: Mapping[str, Any]) -> str:
         said.append(f"{q.count(sum(dropped.values()))} dropped before scoring ({reasons})")
     else:
         said.append("none dropped before scoring")
+    if cut := summary.get("truncated"):
+        said.append(f"{q.count(cut)} with a prompt cut at the left")
     lost = summary["lost"]
     if lost["examples"]:
         which = ", ".join(f"{name} {q.count(n)}" for name, n in lost["by_conditional"].items())

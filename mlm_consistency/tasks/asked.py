@@ -58,7 +58,7 @@ class Asked:
 
 
 def asked_text(encoded: EncodedExamples) -> str:
-    """`Asked` of some examples as one line of JSON."""
+    """`Asked` of some examples as one line of JSON; of the task, what is not as usual."""
     asked = Asked(
         encoded.task.config,
         tuple(conditional.name for conditional in encoded.conditionals),
@@ -67,7 +67,12 @@ def asked_text(encoded: EncodedExamples) -> str:
         encoded.vocabulary.name,
         encoded.vocabulary.digest,
     )
-    return json.dumps(asdict(asked), sort_keys=True)
+    content = asdict(asked)
+    plain = asdict(TaskConfig(asked.task.name))
+    content["task"] = {
+        key: value for key, value in content["task"].items() if key == "name" or value != plain[key]
+    }
+    return json.dumps(content, sort_keys=True)
 
 
 def read_asked(text: str, place: str) -> Asked:

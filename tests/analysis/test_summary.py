@@ -127,6 +127,7 @@ def scores() -> Scores:
         prompt_lengths=[5, 5, 7, 9, 9, 12, 1, 1],
         task="worked",
         dropped={"too long": 3},
+        truncated=2,
     )
 
 
@@ -134,6 +135,7 @@ def test_summary_by_hand(scores):
     summary = analyze(scores)
     assert summary["examples"] == 8
     assert summary["dropped"] == {"too long": 3}
+    assert summary["truncated"] == 2
     assert summary["common"] == 6
     assert summary["lost"] == {"examples": 2, "by_conditional": {"offset_2": 1, "span_3_5_1": 2}}
     # Predictions by hand: baseline 1 0 0 1 1 0; offset_1 1 0 2 1 2 2; offset_2 1 1 1 2 1 1;

@@ -282,6 +282,9 @@ def test_manifest_goes_through_json_and_back():
     assert Manifest.from_json(before.to_json()) == before
     assert Manifest.from_json(before.to_json()).fingerprint_digest() == before.fingerprint_digest()
     assert differences(before, before.replace(device="TPU", created="now")) == []
+    cut = before.replace(tasks={"stories": TaskEntry(12, 3, truncated=2)})
+    assert Manifest.from_json(cut.to_json()) == cut
+    assert "truncated" not in before.to_json()
     assert before.replace(device="TPU").fingerprint_digest() == before.fingerprint_digest()
 
 

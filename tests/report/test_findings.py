@@ -64,10 +64,13 @@ def test_counts_name_what_was_dropped_and_what_was_left_out(summary):
     said = counts(summary["tasks"]["stories_choice"])
     assert "90 examples" in said
     assert "12 dropped before scoring (12: a candidate is too long)" in said
+    assert "cut at the left" not in said
     assert "87 used below" in said
     assert "3 left out" in said
     assert "span_3_5_2 3" in said
     assert "Mean Jensen-Shannon divergence between two conditionals: 0." in said
+    cut = {**summary["tasks"]["stories_choice"], "truncated": 7}
+    assert "7 with a prompt cut at the left" in counts(cut)
 
 
 def test_a_single_conditional_makes_no_claim_of_agreement(summary):
