@@ -115,11 +115,13 @@ def first_token_figures(
 ) -> dict[str, Any]:
     """The entry "first_tokens" of a task in summary.json.
 
-    Over the examples to which every conditional of `scores` applies. "parts" splits the mean
+    Over the examples to which every conditional of `scores` applies, and the conditionals that are
+    asked for the answer's first token, which negative offsets show instead. "parts" splits the mean
     divergence by whether the conditionals' best candidates are all the same; the histogram counts
     examples by their mean divergence in the same two parts.
 
     Returns:
+      Nothing where fewer than two conditionals are left; otherwise
       n, js, tv, top1 (mean over pairs) and any_top1 (the likeliest tokens are not all the same),
       each {value, interval}; entropy by conditional; pairs {a: {b: {js, tv, top1}}}; parts;
       histogram {edges, agree, disagree}.
@@ -127,7 +129,11 @@ def first_token_figures(
     common, _ = scores.complete()
     here = tokens.select(common.example_ids, common.conditionals)
     common = common.select(np.isin(common.example_ids, here.example_ids))
-    names, n = common.conditionals, len(common)
+    asked = np.isfinite(here.entropy).all(0)
+    names = tuple(np.array(common.conditionals)[asked].tolist())
+    if len(names) < 2:
+        return {}
+    here, n = here.select(here.example_ids, names), len(common)
     first, second = np.triu_indices(len(names), 1)
     apart = here.top[:, first] != here.top[:, second]
     js = here.mean_js()

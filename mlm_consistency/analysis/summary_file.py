@@ -65,7 +65,7 @@ def _first_tokens(run: Run, scores: Scores, config: AnalysisConfig) -> dict[str,
         resamples=config.resamples,
         seed=config.seed,
     )
-    return {"first_tokens": figures}
+    return {"first_tokens": figures} if figures else {}
 
 
 def write_summary(folder: storage.PathLike, summary: Mapping[str, Any]) -> str:

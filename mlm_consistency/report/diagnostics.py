@@ -46,7 +46,7 @@ def _vocabulary(stem: str, summary: Summary) -> tuple[dict[str, Any] | None, Dra
     figures, level = summary.get("first_tokens"), level_of(summary)
     if not figures or not figures["n"]:
         return None, {}
-    names = list(summary["conditionals"])
+    names = list(figures["pairs"])
     any_top = figures["any_top1"]
     text = (
         "At the first token of the answer, over the whole vocabulary, two conditionals are "

@@ -108,3 +108,21 @@ def test_fewer_conditionals_and_unknown_ones():
     assert figures["js"]["value"] == pytest.approx(arrays.js[:, 1].astype(float).mean())
     with pytest.raises(UnknownNameError, match="offset_2"):
         tokens.select(tokens.example_ids, ("baseline", "ofset_2"))
+
+
+def test_conditionals_that_show_the_first_token_are_left_out():
+    table, _, scores, _ = made()
+    tokens = first_tokens(table, NAMES)
+    shown = NAMES.index("offset_2")
+    for square in (tokens.js, tokens.tv):
+        square[:, shown] = square[:, :, shown] = np.nan
+    tokens.entropy[:, shown] = np.nan
+    figures = first_token_figures(tokens, scores, resamples=50)
+    assert list(figures["pairs"]) == ["baseline", "offset_1", "span_3_5_1"]
+    others = [k for k in range(K) if k != shown]
+    rest = scores.with_conditionals([NAMES[k] for k in others])
+    wanted = first_token_figures(first_tokens(table, NAMES), rest, resamples=50)
+    assert figures["js"]["value"] == pytest.approx(wanted["js"]["value"])
+    assert figures["n"] == wanted["n"]
+    tokens.entropy[:, 1:] = np.nan
+    assert first_token_figures(tokens, scores, resamples=50) == {}
