@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,3 +174,51 @@ def test_the_converter_is_made_as_t5x_makes_it():
     assert FlatFeatureConverter(pack=False).pack is False
     with pytest.raises(ConfigError, match="does not pack"):
         FlatFeatureConverter(pack=True)
+
+
+GIN = Path(__file__).resolve().parents[2] / "gin" / "t5x"
+
+
+def bound(text: str, name: str) -> dict[str, str]:
+    """What a block `name:` of a gin file binds."""
+    block = re.search(rf"^{re.escape(name)}:\n((?:  .*\n)+)", text, re.MULTILINE)
+    assert block is not None
+    return dict(re.findall(r"^  (\w+) = (.+)$", block[1], re.MULTILINE))
+
+
+def test_the_gin_files_name_what_there_is():
+    from mlm_consistency.tasks import feature_converters, t5x_tasks
+
+    text = (GIN / "score.gin").read_text("utf-8")
+    parameters = inspect.signature(t5x_tasks.flat_task).parameters
+    assert set(bound(text, "t5x_tasks.flat_task")) == {
+        name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD
+    }
+    assert "t5x_tasks.seqio_vocabulary.path" in text
+    assert "path" in inspect.signature(t5x_tasks.seqio_vocabulary).parameters
+    (converter,) = re.findall(r"@feature_converters\.(\w+)", text)
+    assert hasattr(feature_converters, converter)
+    macros = set(re.findall(r"^([A-Z_]+) = ", text, re.MULTILINE))
+    stories = (GIN / "tiny_stories.gin").read_text("utf-8")
+    assert set(re.findall(r"^([A-Z_]+) = ", stories, re.MULTILINE)) <= macros
+
+
+def test_the_gin_file_of_the_shipped_model_is_its_architecture():
+    from mlm_consistency.checkpoints.architecture import architecture
+    from mlm_consistency.checkpoints.checkpoint import open_checkpoint
+
+    model = architecture(open_checkpoint("tiny"))
+    assert bound((GIN / "tiny.gin").read_text("utf-8"), "network.T5Config") == {
+        "vocab_size": str(model.vocab_size),
+        "dtype": '"float32"',
+        "emb_dim": str(model.d_model),
+        "num_heads": str(model.num_heads),
+        "num_encoder_layers": str(model.encoder_layers),
+        "num_decoder_layers": str(model.decoder_layers),
+        "head_dim": str(model.head_dim),
+        "mlp_dim": str(model.mlp_dim),
+        "mlp_activations": '("silu", "linear")',
+        "dropout_rate": "0.0",
+        "logits_via_embedding": str(model.tied_embeddings),
+    }
+    assert model.mlp_activations == ("silu", "linear")
