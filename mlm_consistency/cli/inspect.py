@@ -27,6 +27,7 @@ Prints one example under every conditional, sentinels visible, what is scored hi
 » and « where there is no colour), and why a conditional does not apply; then the counts and
 lengths of the whole task. With --checkpoint: the leaves of a checkpoint instead.
 """
+FROM_BEAMS = "still to be searched for (`mlm-consistency beams`)"
 SENTINEL, SCORED, PLAIN = "bold cyan", "bold black on bright_yellow", ""
 
 
@@ -87,6 +88,8 @@ def show_example(
     for number, text in enumerate(example.candidate_texts):
         right = "  <- right" if number in example.labels else ""
         console.print(Text(f"  ({number}) {text}{right}"))
+    if not example.candidates:
+        console.print(Text(f"  answer: {example.answer}; candidates: {FROM_BEAMS}"))
     for conditional, masked in zip(conditionals, example.masked, strict=True):
         console.print()
         console.print(Text(conditional.name, "bold"))
@@ -128,11 +131,14 @@ def show_counts(console: Console, encoded: EncodedExamples) -> None:
     # The first conditional is the baseline: its lengths are those that papers report.
     baseline = np.array([lengths.encoder[0] for lengths in survey.lengths])
     candidates = np.array([n for lengths in survey.lengths for n in lengths.candidates])
+    if len(candidates):
+        answers = f"{len(candidates)}, of {candidates.min()} to {candidates.max()} tokens"
+    else:
+        answers = FROM_BEAMS
     console.print(
         Text(
             f"  encoder length of {encoded.conditionals[0].name}: max {baseline.max()}, "
-            f"min {baseline.min()}, mean {baseline.mean():.4f}; candidates: "
-            f"{len(candidates)}, of {candidates.min()} to {candidates.max()} tokens"
+            f"min {baseline.min()}, mean {baseline.mean():.4f}; candidates: {answers}"
         )
     )
     for name, count in survey.not_applicable.items():
