@@ -7,7 +7,13 @@ import os
 import sys
 
 from mlm_consistency.cli.host_memory import keep_freed_memory
-from mlm_consistency.cli.preemption import EXIT_PREEMPTED, Preempted, end_now, on_sigterm
+from mlm_consistency.cli.preemption import (
+    EXIT_PREEMPTED,
+    Preempted,
+    end_now,
+    on_sigterm,
+    sent_again_if_dropped,
+)
 from mlm_consistency.errors import MlmConsistencyError
 from mlm_consistency.tables import lookup
 
@@ -49,6 +55,12 @@ HELP = {
     "compare": "several runs, or the paper's recorded curves, side by side",
 }
 EXIT_USER_ERROR = 2
+_SHARDS = "; the same command goes on after the last whole shard"
+_PLACE = "; the same command goes on where it was"
+# What an interrupted command does when it is given again; the others begin anew.
+GOES_ON = {
+    "run": _SHARDS, "score": _SHARDS, "beams": _SHARDS, "convert": _PLACE, "pretrain": _PLACE,
+}  # fmt: skip
 
 
 def usage() -> str:
@@ -76,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
         print(__version__)
         return 0
     try:
-        with on_sigterm(end_now):
+        with sent_again_if_dropped(), on_sigterm(end_now):
             command = lookup(COMMANDS, arguments[0], "command")
             return int(command(arguments[1:]) or 0)
     except Preempted:
@@ -93,7 +105,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"mlm-consistency{command_name}: {message}", file=sys.stderr)
         return int(getattr(error, "exit_status", EXIT_USER_ERROR))
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on from the last whole shard", file=sys.stderr)
+        goes_on = GOES_ON.get(arguments[0], "")
+        print(f"mlm-consistency {arguments[0]}: interrupted{goes_on}", file=sys.stderr)
         return 130
 
 
