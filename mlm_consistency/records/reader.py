@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 
@@ -71,8 +70,20 @@ class Run:
         return self._read(task, verify.read_divergences, DIVERGENCES_SCHEMA)
 
     def _table(self, task: str, which: int) -> pa.Table:
-        def read(*shard: Any) -> pa.Table:
-            return verify.read_shard(*shard)[which]
+        # Verified when the run ended, and again here: files may have been changed since.
+        where: dict[int, int] = {}
+
+        def read(folder: str, manifest: Manifest, task: str, shard: int) -> pa.Table:
+            tables = verify.read_shard(folder, manifest, task, shard)
+            for example in verify.check_shard(*tables, manifest, task, shard).tolist():
+                if example in where:
+                    raise RecordsError(
+                        f"{self.folder}: example {example} of task {task!r} is in shard "
+                        f"{where[example]} and again in shard {shard}. Remove the files of these "
+                        "two shards and give the score command again."
+                    )
+                where[example] = shard
+            return tables[which]
 
         return self._read(task, read, (SCORES_SCHEMA, EXAMPLES_SCHEMA)[which])
 

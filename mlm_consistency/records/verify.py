@@ -91,6 +91,25 @@ def _rows_of(
     return index
 
 
+def check_shard(
+    scores: pa.Table, examples: pa.Table, manifest: Manifest, task: str, shard: int
+) -> np.ndarray:
+    """The example indices of a shard that was read whole, after its rows have been checked.
+
+    Raises:
+      RecordsError: where rows are missing, twice or in another order than its examples ask for,
+        or an example is none of the task's.
+    """
+    entry = manifest.tasks[task]
+    name = layout.scores_name(task, shard, entry.shards)
+    index = _rows_of(scores, examples, list(manifest.conditionals), name)
+    if len(index) and (index.min() < 0 or index.max() >= entry.examples):
+        raise RecordsError(
+            f"{name}: example {index.max()} of task {task!r}, which has {entry.examples}"
+        )
+    return index
+
+
 def read_shard(
     folder: str, manifest: Manifest, task: str, shard: int, *, keys_only: bool = False
 ) -> tuple[pa.Table, pa.Table]:

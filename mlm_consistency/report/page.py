@@ -99,10 +99,10 @@ def write_report(run_folder: storage.PathLike, allow_incomplete: bool = False) -
     """
     summary = read_summary(run_folder)
     run = open_run(run_folder, allow_incomplete=allow_incomplete)
-    if summary["fingerprint"] != run.manifest.fingerprint_digest():
+    if summary.get("fingerprint") != run.manifest.fingerprint_digest():
         raise RecordsError(
             f"summary.json of {run.folder} was made from records of another configuration "
-            f"(fingerprint {summary['fingerprint'][:12]}, the records' is "
+            f"(fingerprint {str(summary.get('fingerprint', 'absent'))[:12]}, the records' is "
             f"{run.manifest.fingerprint_digest()[:12]}): analyze the run again"
         )
     html = render_page(page_view(run, summary))

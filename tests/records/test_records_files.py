@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import io
 import os
 import socket
 from pathlib import Path
@@ -129,6 +130,23 @@ def test_a_flipped_bit_in_the_data_is_noticed(run):
     path.write_bytes(good[:inside] + bytes([good[inside] ^ 16]) + good[inside + 1 :])
     with pytest.raises(RecordsError, match=r"stories-00001-of-00003\.scores\.parquet is damaged"):
         open_run(run).scores("stories")
+
+
+def test_files_changed_after_the_run_are_refused_when_read(run):
+    """Such files are sound Parquet of this run, so that only their rows tell."""
+    first, second = (f"records/stories-0000{n}-of-00003.{{}}.parquet" for n in (0, 1))
+    kept = (run / first.format("scores")).read_bytes()
+    (run / first.format("scores")).write_bytes((run / second.format("scores")).read_bytes())
+    with pytest.raises(RecordsError, match=r"stories-00000-of-00003\.scores\.parquet"):
+        open_run(run).scores("stories")
+    table = pq.read_table(io.BytesIO(kept))
+    pq.write_table(table.slice(0, len(table) - 3), run / first.format("scores"))
+    with pytest.raises(RecordsError, match=rf"{len(table) - 3} rows of scores, expected"):
+        open_run(run).scores("stories")
+    for kind in ("scores", "examples"):
+        (run / first.format(kind)).write_bytes((run / second.format(kind)).read_bytes())
+    with pytest.raises(RecordsError, match="is in shard 0 and again in shard 1"):
+        open_run(run).examples("stories")
 
 
 def test_another_schema_is_refused(run):

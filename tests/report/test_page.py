@@ -80,6 +80,10 @@ def test_says_what_to_do_without_a_summary(run_folder, tmp_path):
 def test_refuses_a_summary_of_other_records(run_folder, tmp_path):
     folder = shutil.copytree(run_folder, tmp_path / "run")
     summary = json.loads((folder / "summary.json").read_text())
+    del summary["fingerprint"]
+    (folder / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(RecordsError, match="another configuration"):
+        write_report(folder)
     (folder / "summary.json").write_text(json.dumps({**summary, "fingerprint": "0" * 64}))
     before = (folder / "report.html").read_bytes() if (folder / "report.html").exists() else None
     with pytest.raises(RecordsError, match="another configuration"):
