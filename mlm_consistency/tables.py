@@ -16,7 +16,7 @@ from mlm_consistency.errors import UnknownNameError
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """The error for a name that is in no table: the nearest names first, then all of them."""
-    names = sorted(known)
+    names = sorted(set(known))
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
     return UnknownNameError(f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}.")

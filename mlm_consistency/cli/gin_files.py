@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
+import dataclasses
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +22,11 @@ from mlm_consistency.errors import ConfigError
 from mlm_consistency.tables import unknown_name
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+# What the commands bind (`@gin.configurable` and `gin.external_configurable` in cli/).
+CONFIGURABLES = (
+    "analysis", "batch", "beams", "bigrams", "ngram_probes", "packing", "pair_probes", "pretrain",
+    "task", "training",
+)  # fmt: skip
 MACRO = re.compile(r"^([A-Z][A-Z0-9_]*)\s*=", re.MULTILINE)
 
 
@@ -54,13 +62,22 @@ def split_bindings(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def quoted(value: str) -> str:
-    """A gin value; plain text that is no Python literal, reference or macro gets quotes."""
+    """A gin value; plain text that is no Python literal, reference or macro gets quotes.
+
+    Raises:
+      ConfigError: where a quote opens or ends that has no other.
+    """
     if value.startswith(("@", "%")):
         return value
     try:
         ast.literal_eval(value)
         return value
     except (ValueError, SyntaxError):
+        if any(value.count(edge) % 2 for edge in (value[:1], value[-1:]) if edge in ("'", '"')):
+            raise ConfigError(
+                f"--gin value {value}: a quote without its other one. Expected 'text', "
+                "or plain text without quotes"
+            ) from None
         return repr(value)
 
 
@@ -103,7 +120,32 @@ def _parse(parse: Any, what: str) -> None:
     try:
         parse()
     except (ValueError, SyntaxError, TypeError, OSError, ImportError) as error:
-        raise ConfigError(f"{what}: {str(error).strip().splitlines()[0]}") from error
+        said = str(error).strip().splitlines()[0]
+        raise ConfigError(f"{what}: {_nearest(said) or said}") from error
+
+
+def _nearest(said: str) -> str:
+    """gin's complaint about a name that it does not know, with the names that it knows."""
+    if found := re.match(r"No configurable matching '(.+?)'", said):
+        return str(unknown_name("configurable of this command", found[1], _configurables()))
+    if found := re.match(r"Configurable '(.+?)' doesn't have a parameter named '(.+?)'", said):
+        made: Any = gin.get_configurable(found[1])
+        if dataclasses.is_dataclass(made):
+            names = [field.name for field in dataclasses.fields(made)]
+        else:
+            names = list(inspect.signature(made).parameters)
+        return str(unknown_name(f"parameter of {found[1]}", found[2], names))
+    return ""
+
+
+def _configurables() -> list[str]:
+    """The names in CONFIGURABLES that the command at hand has registered."""
+    registered = []
+    for name in CONFIGURABLES:
+        with contextlib.suppress(ValueError):
+            gin.get_configurable(name)
+            registered.append(name)
+    return registered
 
 
 def _check_macros(text: str, macros: Mapping[str, Any] | None, where: str) -> None:

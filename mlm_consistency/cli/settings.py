@@ -122,7 +122,8 @@ def task_config(
     if name in SHIPPED:
         given.pop("data_dir", None)
     elif not given.get("data_dir"):
-        raise ConfigError(f"task {name!r} reads files: set DATA_DIR to the folder that holds them")
+        what = "your .jsonl file" if name == "jsonl" else "the folder that holds them"
+        raise ConfigError(f"task {name!r} reads files: set DATA_DIR to {what}")
     if name in PAPER_TASKS:
         given = {"label": name, **given}
         return dataclasses.replace(paper_task(name, given["data_dir"]), **given)
@@ -137,7 +138,8 @@ def macro(name: str, required_by: str = "") -> Any:
     """
     # A copy, because gin reads references (`OUTPUT_DIR = %NAME`) where it copies.
     value = copy.deepcopy(gin.query_parameter(f"%{name}"))
-    if value is None and required_by:
+    # "" too: a shell variable that is not set gives it, and a folder "" would be the root.
+    if value in (None, "") and required_by:
         raise ConfigError(
             f"{name} is not set, and {required_by} needs it: put it in a gin file or give "
             f"--gin.{name}=..."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import gin
 import pytest
 from command_line import arguments, write_questions
@@ -70,6 +72,39 @@ def test_plain_text_needs_no_quotes(value, becomes):
     assert others == ["--x"]
     load(*bindings)
     assert macro("OUTPUT_DIR") == becomes
+
+
+@pytest.mark.parametrize("value", ["'runs/a", 'runs/a"', "'"])
+def test_a_quote_without_its_other_one_is_refused(value):
+    with pytest.raises(ConfigError, match="a quote without its other one"):
+        gin_files.split_bindings([f"--gin.OUTPUT_DIR={value}"])
+
+
+def test_an_empty_folder_is_none():
+    """`--gin.OUTPUT_DIR=$UNSET` once wrote the run into the root of the disk."""
+    load("OUTPUT_DIR = ''")
+    with pytest.raises(ConfigError, match="OUTPUT_DIR is not set"):
+        score_config()
+
+
+@pytest.mark.parametrize(
+    ("binding", "nearest"),
+    [
+        ("packin.tokens_per_batch = 3", "'packing'"),
+        ("packing.token_per_batch = 3", "'tokens_per_batch'"),
+        ("stories_choice/task.limt = 3", "'limit'"),
+    ],
+)
+def test_a_misspelt_binding_is_answered_with_the_nearest_name(binding, nearest):
+    with pytest.raises(ConfigError, match=f"Did you mean {nearest}"):
+        load(binding)
+
+
+def test_every_configurable_is_among_those_that_are_offered():
+    files = (gin_files.PACKAGE_ROOT / "mlm_consistency/cli").glob("*.py")
+    source = "".join(path.read_text() for path in files)
+    bound = re.findall(r'(?:external_configurable\(\w+, |@gin\.configurable\()"(\w+)"', source)
+    assert sorted(bound) == list(gin_files.CONFIGURABLES)
 
 
 def test_bindings_of_one_task_alone():
