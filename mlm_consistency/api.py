@@ -31,6 +31,7 @@ from mlm_consistency.checkpoints.restore import restore
 from mlm_consistency.conditionals import (
     Conditional,
     TextExample,
+    check_mode,
     encode_example,
     paper_conditionals,
     parse_conditionals,
@@ -143,11 +144,18 @@ class Model:
         self, index: int, question: Question, patterns: Sequence[Conditional]
     ) -> EncodedExample:
         name = question.id or f"question {index}"
+        if not isinstance(question.prompt, str):
+            raise DataError(f"{name}: the prompt must be a text, got {question.prompt!r:.80}")
         if not question.prompt.strip():
             raise DataError(f"{name}: the prompt is empty")
         if isinstance(question.candidates, str) or not len(question.candidates):
-            raise DataError(f"{name}: candidates must be a list of at least one text")
+            raise DataError(
+                f"{name}: candidates must be a list of at least one text, "
+                f"got {question.candidates!r:.80}"
+            )
         for number, text in enumerate(question.candidates):
+            if not isinstance(text, str):
+                raise DataError(f"{name}: candidate {number} must be a text, got {text!r:.80}")
             if not text.strip():
                 raise DataError(f"{name}: candidate {number} is empty or blank ({text!r})")
         if question.label is not None and not 0 <= question.label < len(question.candidates):
@@ -242,6 +250,8 @@ def load_model(
         family = "ul2" if name.startswith(("ul2", "tiny")) else family
     if mode is None:
         mode = "NLG" if checkpoint == "tiny" else ""
+    else:
+        mode = check_mode(mode, family)
     words = load_vocabulary(vocabulary or checkpoint)
     _check_vocabulary(words, config)
     mesh_config = fitted(MeshConfig(*mesh), config)

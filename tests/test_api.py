@@ -11,7 +11,7 @@ import pytest
 
 import mlm_consistency as mc
 from mlm_consistency.conditionals import Masked, TextExample, encode_example
-from mlm_consistency.errors import CheckpointError, DataError, UnknownNameError
+from mlm_consistency.errors import CheckpointError, ConfigError, DataError, UnknownNameError
 from mlm_consistency.models.t5 import T5
 
 PROMPT = "Tom bought 4 apples and ate 2. He now has"
@@ -89,6 +89,11 @@ def test_questions_together_score_as_each_alone(model):
         ("The cat", "sat", None, "list"),
         ("The cat", ["a", "b"], 2, "label 2 is out of range"),
         ("The <extra_id_0> cat", ["a", "b"], 0, "extra_id_0"),
+        (None, ["a", "b"], 0, "the prompt must be a text, got None"),
+        (["The cat"], ["a", "b"], 0, "the prompt must be a text"),
+        ("The cat", ["a", 3], 0, "candidate 1 must be a text, got 3"),
+        ("The \ud800 cat", ["a", "b"], 0, "half of a surrogate pair"),
+        ("The cat", ["a", "\udc00"], 0, "half of a surrogate pair"),
     ],
 )
 def test_bad_questions_are_refused_with_the_reason(model, prompt, candidates, label, words):
@@ -99,8 +104,13 @@ def test_bad_questions_are_refused_with_the_reason(model, prompt, candidates, la
 def test_unknown_names_and_places(model):
     with pytest.raises(UnknownNameError, match="offset"):
         model.score(PROMPT, CANDIDATES, conditionals=["baseline", "ofset_1"])
+    for wrong in (None, 3, ["baseline", 3]):
+        with pytest.raises(ConfigError, match="conditionals must be a preset"):
+            model.score(PROMPT, CANDIDATES, conditionals=wrong)
     with pytest.raises(CheckpointError, match="no such folder"):
         mc.load_model("/nowhere/at/all")
+    with pytest.raises(ConfigError, match="unknown mode 'XX'"):
+        mc.load_model("tiny", mode="XX")
 
 
 def test_importing_the_package_brings_in_nothing_heavy():

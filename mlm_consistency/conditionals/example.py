@@ -198,6 +198,13 @@ def _prompt(
 
 
 def _encode(vocabulary: Vocabulary, text: str, what: str) -> Ids:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # JSON can hold half a surrogate pair, "\\ud800"
+        raise DataError(
+            f"{what} holds {text[error.start]!r} at character {error.start}, half of a surrogate "
+            "pair and no text: take it out, or write the whole pair."
+        ) from error
     ids = np.asarray(vocabulary.encode(text), dtype=np.int32)
     if not len(ids):
         raise DataError(f"{what} has no tokens in vocabulary {vocabulary.name!r}.")

@@ -91,8 +91,12 @@ def parse_conditionals(
         if value in PRESETS:
             return paper_conditionals(value)
         parts = [part for part in value.replace(" ", "").split(",") if part]
-    else:
+    elif isinstance(value, Sequence) and all(isinstance(p, str | Conditional) for p in value):
         parts = value
+    else:
+        raise ConfigError(
+            f"conditionals must be a preset (mmlu, bbh, lambada) or a list of names, got {value!r}."
+        )
     try:
         found = tuple(p if isinstance(p, Conditional) else get_conditional(p) for p in parts)
     except UnknownNameError as error:

@@ -110,6 +110,14 @@ def read_jsonl(file: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             raise DataError(f"{place}: not JSON: {error}. Expected one object a line.") from error
         if not isinstance(row, dict):
             raise DataError(f"{place}: expected a JSON object. Got {type(row).__name__}.")
+        try:
+            json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:  # JSON can hold half a surrogate pair
+            half = error.object[error.start]
+            raise DataError(
+                f"{place}: {half!r} is half of a surrogate pair and no text. Take it out, or "
+                "write the whole pair."
+            ) from error
         yield place, row
     if empty:
         raise DataError(f"{file}: the file is empty. Expected one JSON object a line.")

@@ -40,6 +40,7 @@ def read(path):
         ([question(id=1.5)], "'id' must be"),
         ([question(subject=3)], "'subject' must be a string"),
         ('{"prompt": "a",\n', "line 1: not JSON"),
+        ([question(prompt="half \ud800")], r"line 1: '\\ud800' is half of a surrogate pair"),
         ("[1]\n", "line 1: expected a JSON object. Got list"),
         ("\n\n", "the file is empty"),
     ],
