@@ -11,10 +11,12 @@ from typing import Any
 from mlm_consistency.cli import gin_files
 from mlm_consistency.cli.settings import (
     MACROS,
+    SHIPPED,
     family_of,
     macro,
     packing_from_gin,
     task_configs,
+    task_names,
 )
 from mlm_consistency.conditionals import check_mode, parse_conditionals
 from mlm_consistency.errors import ConfigError
@@ -40,8 +42,8 @@ hand (extra `tpu`), and says whether it fits, what it costs and how long it take
   --topology=h100-80:8      a GPU server by formula: a100-80, h100-80, h200
   --topology=all            the usual ones side by side
 
-Lengths of the task come from DATA_DIR where gin gives it (with VOCABULARY), else from the tables
-that ship for the paper's tasks, or from --lengths=FILE.json.
+Lengths of the task come from DATA_DIR where gin gives it (with VOCABULARY), from the stories that
+ship, else from the tables that ship for the paper's tasks, or from --lengths=FILE.json.
 """
 
 
@@ -146,7 +148,7 @@ def _lengths(flags: argparse.Namespace) -> tuple[TaskLengths, ...]:
     """The lengths of the tasks: from a file, from the data, or from the tables that ship."""
     if flags.lengths:
         return (load_lengths(flags.lengths),)
-    if flags.task is None and macro("DATA_DIR") and macro("VOCABULARY"):
+    if flags.task is None and macro("VOCABULARY") and (macro("DATA_DIR") or _ship()):
         return _counted()
     names = flags.task or macro("MIXTURE_OR_TASK_NAME", "plan (or --task, --lengths)")
     names = names.split(",") if isinstance(names, str) else list(names)
@@ -156,6 +158,12 @@ def _lengths(flags: argparse.Namespace) -> tuple[TaskLengths, ...]:
         mine = f"{name}_{'ul2' if family in ('ul2', 'flan') else 't5'}"
         tables.append(load_lengths(mine if mine in shipped_lengths() else name))
     return tuple(tables)
+
+
+def _ship() -> bool:
+    """Whether all tasks of the run ship with the package."""
+    names = macro("MIXTURE_OR_TASK_NAME")
+    return names is not None and set(task_names()) <= set(SHIPPED)
 
 
 def _counted() -> tuple[TaskLengths, ...]:

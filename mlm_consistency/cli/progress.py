@@ -85,8 +85,8 @@ class Progress:
             return
         spent = time.monotonic() - self.began
         rate = (self.done - self.first) / spent if spent > 0 else 0.0
-        left = (self.total - self.done) / rate if rate else float("nan")
-        ends = "" if self.done >= self.total else f", {left:.0f} s left"
+        going = rate > 0 and self.done < self.total
+        ends = f", {(self.total - self.done) / rate:.0f} s left" if going else ""
         print(
             f"{self.what}: {self.done}/{self.total} {self.unit}, {rate:.1f}/s{ends}"
             + (f" ({note})" if note else ""),

@@ -66,7 +66,10 @@ class TaskConfig:
         for key in ("encoder_longer_than", "candidates_shorter_than", "max_prompt_tokens", "limit"):
             value = getattr(self, key)
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise ConfigError(f"TaskConfig.{key} must be a whole number >= 1. Got {value!r}.")
+                raise ConfigError(
+                    f"TaskConfig.{key} must be a whole number >= 1, or None for no limit. "
+                    f"Got {value!r}."
+                )
 
     @property
     def folder(self) -> Any:

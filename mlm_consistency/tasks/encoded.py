@@ -90,6 +90,11 @@ class Survey:
                 f"task {task}: {self.repeated_candidates} examples have two candidates with the "
                 "same tokens; such ties go to the first."
             )
+        if alone := sum(len(example.candidates) == 1 for example in self.lengths):
+            said.append(
+                f"task {task}: {alone} examples have one candidate alone, which always wins: they "
+                "count as right under every conditional if it is the label."
+            )
         if self.truncated:
             said.append(f"task {task}: {self.truncated} prompts were cut at the left.")
         return said

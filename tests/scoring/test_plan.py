@@ -293,3 +293,11 @@ def test_the_command_takes_gin(capsys, tmp_path):
     ]
     assert command.run([*arguments, "--no_compile", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["mesh"] == {"data": 4, "model": 2}
+
+
+def test_the_lengths_of_the_tasks_that_ship_are_counted(capsys):
+    arguments = ["--gin_file=gin/runs/tiny_stories.gin", "--topology=cpu:2", "--no_compile"]
+    assert command.run(arguments) == 0
+    said = capsys.readouterr().out
+    assert "stories_last_word: 399 examples x 10 conditionals" in said
+    assert "stories_choice: 400 examples x 10 conditionals" in said

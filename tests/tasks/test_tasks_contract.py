@@ -174,8 +174,18 @@ def test_the_filters_are_exclusive_by_one_token(tmp_path, tiny):
     assert passes(candidates_shorter_than=longest) == 0
 
 
+def warnings_of(rows, tmp_path, tiny) -> list[str]:
+    file = str(task_files.own(tmp_path / "own.jsonl", rows))
+    examples = load_task(TaskConfig("jsonl", file)).encoded_examples(tiny, "baseline")
+    return examples.survey().warnings("jsonl")
+
+
 def test_repeated_candidates_and_cut_prompts_are_counted(tmp_path, tiny):
     rows = [task_files.question(candidates=["attic", "attic "]), task_files.question()]
+    assert not any("alone" in said for said in warnings_of(rows, tmp_path, tiny))
+    one = task_files.question(candidates=["attic"], label=0)
+    (said,) = [s for s in warnings_of([*rows, one], tmp_path, tiny) if "alone" in s]
+    assert "1 examples have one candidate alone" in said
     file = str(task_files.own(tmp_path / "own.jsonl", rows))
     task = load_task(TaskConfig("jsonl", file, max_prompt_tokens=9))
     survey = task.encoded_examples(tiny, "baseline").survey()
