@@ -73,7 +73,7 @@ def bias_report(
         right = (share * has).sum(1)
         predicted = np.take_along_axis(has, predictions, 1)
         difference = predicted - right[:, None]
-        bounds = bootstrap_intervals(difference, each, resamples, seed)
+        bounds = bootstrap_intervals(difference, each, resamples, seed, reach=1)
         report[trait] = {
             "right": float(right.mean()),
             "n": len(common),

@@ -21,6 +21,7 @@ from mlm_consistency.analysis.entrants import Entrant, read_entrants
 from mlm_consistency.errors import AnalysisError
 
 FIGURES = ("baseline", "ensemble", "gain", "disagreement")
+REACH = (1.0, 1.0, 2.0, 1.0)  # how far the difference of one example can be from 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +72,7 @@ def _paired(
     first: Entrant, second: Entrant, rows: np.ndarray, level: float, resamples: int, seed: int
 ) -> list[Difference]:
     a, b = _columns(first, rows[:, 0]), _columns(second, rows[:, 1])
-    bounds = statistics.bootstrap_intervals(b - a, level, resamples, seed)
+    bounds = statistics.bootstrap_intervals(b - a, level, resamples, seed, REACH)
     reason = "" if len(rows) == first.examples == second.examples else "the common examples alone"
     return [
         Difference(

@@ -111,23 +111,26 @@ def ensemble_gains(
 
     baseline = right["baseline"].astype(np.float64)
     columns = np.column_stack(list(right.values())).astype(np.float64)
-    bounds = statistics.named_intervals(
-        {"accuracy": columns, "gain": columns - baseline[:, None]}, level, resamples, seed
-    )
+    settings = (level, resamples, seed)
+    accuracy_bounds = statistics.bootstrap_intervals(columns, *settings)
+    # The same seed and as many examples: the same resamples.
+    gains_bounds = statistics.bootstrap_intervals(columns - baseline[:, None], *settings, reach=1)
     p_baseline, holm_baseline = _tests(right, "baseline", {"oracle"})
     p_max, holm_max = _tests(right, "max", {"oracle", "baseline"})
     rows = []
     for m, name in enumerate(right):
         gain = float((columns[:, m] - baseline).mean())
         more = passes[name] - 1
-        gain_bounds = bounds["gain"][m] if name != "baseline" else np.zeros(2)
+        gain_bounds = gains_bounds[m] if name != "baseline" else np.zeros(2)
+        if name == "oracle":  # which holds the baseline
+            gain_bounds = np.maximum(gain_bounds, 0.0)
         rows.append(
             Gain(
                 name=name,
                 kind=kinds[name],
                 n=len(common),
                 accuracy=float(columns[:, m].mean()),
-                interval=(float(bounds["accuracy"][m, 0]), float(bounds["accuracy"][m, 1])),
+                interval=(float(accuracy_bounds[m, 0]), float(accuracy_bounds[m, 1])),
                 gain=gain,
                 gain_interval=(float(gain_bounds[0]), float(gain_bounds[1])),
                 p_baseline=p_baseline.get(name),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy import stats
@@ -48,7 +48,11 @@ def percentile_intervals(resampled: np.ndarray, level: float = 0.95) -> np.ndarr
 
 
 def bootstrap_intervals(
-    columns: np.ndarray, level: float = 0.95, resamples: int = 2000, seed: int = 0
+    columns: np.ndarray,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+    reach: float | Sequence[float] | None = None,
 ) -> np.ndarray:
     """Confidence intervals of the means of `columns` [N, M] -> [M, 2].
 
@@ -56,6 +60,10 @@ def bootstrap_intervals(
     from the jackknife, which for a mean is sum d^3 / (6 (sum d^2)^1.5), d = x - mean. Where all
     values are 0, or all 1, no resample differs; the interval is then the exact binomial one
     (Clopper-Pearson). A constant column of other values gets an interval of width 0.
+
+    Paired differences, which may be negative, say how far one can reach from 0 (1 for differences
+    of shares; one value, or one a column). Where all are equal to v, at most a share u of examples
+    is otherwise, u the exact bound for 0 of N, and the interval is (1 - u) v -+ u reach.
     """
     columns = np.asarray(columns, np.float64)
     means = resampled_means(columns, resamples, seed)
@@ -75,7 +83,11 @@ def bootstrap_intervals(
             intervals[m, side] = np.quantile(means[:, m], place[m])
     for m in np.flatnonzero((columns == columns[:1]).all(0)).tolist():
         value = columns[0, m]
-        if value in (0.0, 1.0):
+        if reach is not None:
+            other = binomial_interval(0, len(columns), level)[1]
+            far = other * float(np.broadcast_to(reach, columns.shape[1])[m])
+            intervals[m] = (1 - other) * value - far, (1 - other) * value + far
+        elif value in (0.0, 1.0):
             intervals[m] = binomial_interval(int(value * len(columns)), len(columns), level)
         else:
             intervals[m] = value

@@ -57,7 +57,7 @@ def _change_interval(
     gained: int, forfeited: int, n: int, level: float, resamples: int, seed: int
 ) -> tuple[float, float]:
     change = np.repeat([1.0, -1.0, 0.0], [gained, forfeited, n - gained - forfeited])
-    low, high = bootstrap_intervals(change[:, None], level, resamples, seed)[0]
+    low, high = bootstrap_intervals(change[:, None], level, resamples, seed, reach=1)[0]
     return float(low), float(high)
 
 

@@ -65,6 +65,22 @@ def test_where_all_examples_are_equal_the_interval_is_not_a_point():
     assert intervals[2].tolist() == [0.5, 0.5]
 
 
+def test_equal_differences_may_lie_on_either_side():
+    """Two ensembles that give the same answers to 20 examples are not known to differ upwards."""
+    columns = np.column_stack([np.zeros(20), np.ones(20), -np.ones(20), np.zeros(20)])
+    intervals = bootstrap_intervals(columns, reach=(1, 1, 1, 2))
+    other = 1 - 0.025 ** (1 / 20)
+    expected = [
+        [-other, other],
+        [1 - 2 * other, 1],
+        [-1, 2 * other - 1],
+        [-2 * other, 2 * other],
+    ]
+    np.testing.assert_allclose(intervals, expected, atol=1e-12)
+    moving = np.array([1.0, 0.0, 0.0, -1.0, 1.0])[:, None]
+    assert (bootstrap_intervals(moving, reach=1) == bootstrap_intervals(moving)).all()
+
+
 def test_a_bootstrap_of_nothing_is_refused():
     with pytest.raises(AnalysisError, match="at least one example"):
         bootstrap_intervals(np.zeros((0, 2)))
