@@ -62,7 +62,7 @@ def pickle_leaves(
     """
     place = f"{folder.address}/{file}"
     way_out = (
-        "Either install torch (`pip install 'mlm-consistency[parity]'`), or take a revision of the "
+        "Either install torch (`pip install -e '.[parity]'`), or take a revision of the "
         "model with model.safetensors, or convert once where torch is: "
         "`T5ForConditionalGeneration.from_pretrained(IN).save_pretrained(OUT)`"
     )

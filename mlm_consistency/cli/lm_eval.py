@@ -21,8 +21,8 @@ def run(argv: list[str]) -> int:
         from lm_eval.__main__ import cli_evaluate
     except ImportError as error:
         raise ConfigError(
-            f"lm-evaluation-harness is not installed ({error}): pip install "
-            "'mlm-consistency[lm-eval]'"
+            f"lm-evaluation-harness is not installed ({error}). In the repository: pip install "
+            "-e '.[lm-eval]' -c constraints.txt"
         ) from error
     from mlm_consistency.harness import lm  # noqa: F401 (registers the model)
 

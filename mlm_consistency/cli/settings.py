@@ -13,7 +13,7 @@ import gin
 from mlm_consistency.conditionals import Conditional, check_mode, parse_conditionals
 from mlm_consistency.errors import ConfigError
 from mlm_consistency.models.config import T5Config
-from mlm_consistency.models.presets import preset
+from mlm_consistency.models.presets import PRESETS, preset
 from mlm_consistency.scoring.beams import BeamConfig
 from mlm_consistency.scoring.mesh import MeshConfig
 from mlm_consistency.scoring.shapes import PackingConfig
@@ -235,6 +235,8 @@ def score_config() -> ScoreConfig:
     model_name = macro("MODEL")
     checkpoint = macro("CHECKPOINT_PATH", "score")
     dtype, param_dtype = macro("COMPUTE_DTYPE"), macro("PARAMETER_DTYPE")
+    if model_name and model_name not in (*PRESETS, "tiny"):
+        raise unknown_name("model (MODEL)", model_name, (*PRESETS, "tiny"))
     model = preset(model_name) if model_name and model_name != "tiny" else None
     family = macro("FAMILY") or family_of(model_name or checkpoint)
     return ScoreConfig(

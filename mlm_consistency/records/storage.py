@@ -97,6 +97,15 @@ def _failure(action: str, path: PathLike, error: Exception) -> RecordsError:
     )
 
 
+def _unreadable(path: PathLike, error: Exception) -> RecordsError:
+    way_out = {
+        errno.ENOTDIR: ": a part of the path is a file. Take another folder",
+        errno.EISDIR: ": a folder is there. Take another place",
+        errno.EACCES: ". Give this user the right to read there",
+    }.get(getattr(error, "errno", None) or 0, "")
+    return RecordsError(f"cannot read {os.fspath(path)}: {_reason(error)}{way_out}")
+
+
 def _attempt(path: PathLike, action: Callable[[], T]) -> T:
     """Does something with `path`.
 
@@ -163,7 +172,7 @@ def read_bytes(path: PathLike) -> bytes:
     except FileNotFoundError:
         raise
     except Exception as error:
-        raise RecordsError(f"cannot read {os.fspath(path)}: {_reason(error)}") from error
+        raise _unreadable(path, error) from error
 
 
 def exists(path: PathLike) -> bool:
@@ -171,7 +180,7 @@ def exists(path: PathLike) -> bool:
     try:
         return _attempt(path, lambda: epath.Path(path).exists())
     except Exception as error:
-        raise RecordsError(f"cannot read {os.fspath(path)}: {_reason(error)}") from error
+        raise _unreadable(path, error) from error
 
 
 def make_folder(path: PathLike) -> None:

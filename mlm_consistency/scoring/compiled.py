@@ -119,7 +119,7 @@ def compile_step(job: CompileJob, timeout: float = 1800.0) -> CompiledStep:
         if not libtpu_installed():
             raise ConfigError(
                 f"topology {job.topology}: compiling for a TPU needs libtpu, which is not "
-                "installed. Install the extra: pip install 'mlm-consistency[tpu]'; or try "
+                "installed. In the repository: pip install -e '.[tpu]' -c constraints.txt; or try "
                 "--topology=cpu:8, or --no_compile for figures by formula."
             )
         environment |= TPU_ENVIRONMENT

@@ -80,6 +80,12 @@ def test_a_quote_without_its_other_one_is_refused(value):
         gin_files.split_bindings([f"--gin.OUTPUT_DIR={value}"])
 
 
+def test_the_model_that_ships_is_among_those_that_are_offered():
+    load("MODEL = 'tinny'")
+    with pytest.raises(ConfigError, match="Did you mean 'tiny'"):
+        score_config()
+
+
 def test_an_empty_folder_is_none():
     """`--gin.OUTPUT_DIR=$UNSET` once wrote the run into the root of the disk."""
     load("OUTPUT_DIR = ''")

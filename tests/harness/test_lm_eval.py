@@ -70,7 +70,7 @@ def test_without_the_harness_the_command_says_what_to_install(capsys, monkeypatc
 
     monkeypatch.setitem(sys.modules, "lm_eval.__main__", None)
     assert main(["lm-eval", "--tasks", "x"]) == 2
-    assert "pip install 'mlm-consistency[lm-eval]'" in capsys.readouterr().err
+    assert "pip install -e '.[lm-eval]' -c constraints.txt" in capsys.readouterr().err
 
 
 def evaluate(folder, task, arguments, **more):

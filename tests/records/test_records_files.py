@@ -112,6 +112,12 @@ def test_a_folder_without_a_run(tmp_path):
         open_run(tmp_path)
 
 
+def test_a_file_in_the_way_of_a_run_folder_is_named(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(RecordsError, match="a part of the path is a file"):
+        open_run(tmp_path / "taken")
+
+
 def test_a_damaged_file_is_named(run):
     path = run / "records/stories-00001-of-00003.scores.parquet"
     good = path.read_bytes()
