@@ -117,8 +117,10 @@ def test_contradictory_examples_open(watched):
     page = watched.open()
     first = page.locator(".contradictions >> nth=0")
     assert first.locator("li").count() == 20
+    first.locator(".masked >> nth=1").wait_for(state="attached")  # written when unpacked
     assert first.locator(".masked").count() == 2
     first.locator("summary >> nth=1").click()
+    first.locator(".masked >> nth=3").wait_for(state="attached")
     assert first.locator(".masked").count() == 4
     assert first.locator(".sentinel").count() > 4
 
