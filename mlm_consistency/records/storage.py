@@ -92,8 +92,8 @@ def _failure(action: str, path: PathLike, error: Exception) -> RecordsError:
     reason = _reason(error)
     return RecordsError(
         f"cannot {action} {os.fspath(path)}: {reason}. "
-        f"Shards that are already written are whole; {way_out}, then give the same command "
-        "again: it goes on after the last whole shard."
+        f"What was written before is whole: {way_out}, then give the same command again "
+        "(scoring goes on after the last whole shard)."
     )
 
 

@@ -153,7 +153,7 @@ def test_a_full_disk_is_one_message_and_the_run_goes_on_later(trials):
     trial = trials["disk of process 1 full"]
     assert trial["first"]["statuses"] == [2, 2], trial["first"]["said"]
     for words in trial["first"]["said"]:
-        assert words.count("No space left on device. Shards that are already written are") == 1
+        assert words.count("No space left on device. What was written before is whole") == 1
         assert "Traceback" not in words
     assert {1, 3} <= set(trial["whole"])
     assert 5 not in trial["whole"]
