@@ -28,7 +28,8 @@ from mlm_consistency.models.t5 import initialize
 from mlm_consistency.scoring.flops import necessary_flops
 from mlm_consistency.scoring.loop import ScoringLoop, TaskInput
 from mlm_consistency.scoring.mesh import MeshConfig, make_mesh
-from mlm_consistency.scoring.shapes import PackingConfig, choose_shape
+from mlm_consistency.scoring.schedule import best_shape, shards_of
+from mlm_consistency.scoring.shapes import PackingConfig
 from mlm_consistency.scoring.step import make_step
 
 TOLERANCE = 2e-5
@@ -45,7 +46,7 @@ class BenchmarkConfig:
       against: baselines of `benchmarking.baselines` to measure too.
       repeats: of each way of scoring, interleaved.
       copies: of the workload.
-      packing: rows of ours; `examples_per_shard` is the whole workload.
+      packing: rows and shards of ours, as `score` gets them.
     """
 
     size: str
@@ -63,9 +64,11 @@ class Ours:
         """Chooses the shape and compiles; `compile_seconds` is what that took."""
         mesh = make_mesh(MeshConfig(), jax.devices()[:1])
         began = time.perf_counter()
-        self.shape = choose_shape(task.lengths, model, config.packing)
+        size = config.packing.examples_per_shard
+        shards = shards_of(task.lengths, task.first_prompt, size)
+        self.shape = best_shape(config.packing, [shards], model)
         step = make_step(model, mesh)
-        self.loop = ScoringLoop(step, params, self.shape, mesh, 0, task.count)
+        self.loop = ScoringLoop(step, params, self.shape, mesh, 0, size)
         self.task, self.step = task, step
         self.run()
         self.compile_seconds = time.perf_counter() - began
@@ -78,8 +81,8 @@ class Ours:
 
     def run(self) -> Scores:
         """Scores the workload once."""
-        (shard,) = self.loop.run([self.task], lambda name: set())
-        return shard.token_log_probs
+        shards = self.loop.run([self.task], lambda name: set())
+        return [example for shard in shards for example in shard.token_log_probs]
 
     def padding(self) -> dict[str, float]:
         """Share of computed encoder tokens and decoder nodes that are padding."""

@@ -118,7 +118,7 @@ def proportions(
         each = tuple((size, -(-count // batches)) for size, count in sorted(rows.items()))
         cost = batches * sum(price[size] * count for size, count in each)
         # Another batch size than wished costs a little too: memory, or dispatch.
-        cost *= 1 + 0.01 * abs(np.log2(batches / middle))
+        cost *= 1 + 0.02 * abs(np.log2(batches / middle))
         if best is None or cost < best[0]:
             best = (cost, each, batches)
     assert best is not None
