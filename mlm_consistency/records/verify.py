@@ -179,15 +179,11 @@ def verify(folder: str, manifest: Manifest) -> dict[str, int]:
         seen = np.zeros(entry.examples, np.int64)
         identifiers: dict[str, str] = {}
         for shard, (name, scores, examples) in enumerate(_shards(folder, manifest, task)):
-            index = _rows_of(scores, examples, list(manifest.conditionals), name)
+            index = check_shard(scores, examples, manifest, task, shard)
             if divergences.has_divergences(manifest):
                 table = read_divergences(folder, manifest, task, shard, keys_only=True)
-                name = layout.divergences_name(task, shard, entry.shards)
-                divergences.check_rows(table, index, manifest.conditionals, name)
-            if len(index) and (index.min() < 0 or index.max() >= entry.examples):
-                raise RecordsError(
-                    f"{name}: example {index.max()} of task {task!r}, which has {entry.examples}"
-                )
+                other = layout.divergences_name(task, shard, entry.shards)
+                divergences.check_rows(table, index, manifest.conditionals, other)
             seen[index] += 1
             _unique(examples["example_id"].to_pylist(), identifiers, name, task)
         for what, wrong in (("missing", seen == 0), ("there twice", seen > 1)):
