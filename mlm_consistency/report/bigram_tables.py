@@ -6,11 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlm_consistency.report import quantities as q
-from mlm_consistency.report.diagnostic_tables import number_cell, number_interval_cell
-from mlm_consistency.report.tables import Cell, Column, Row, Table, count_cell, p_cell, share_cell
+from mlm_consistency.report.tables import (
+    NOTHING,
+    Cell,
+    Column,
+    Row,
+    Table,
+    count_cell,
+    number_cell,
+    number_interval_cell,
+    p_cell,
+    share_cell,
+)
 
 Summary = Mapping[str, Any]
-_NONE = Cell(q.MISSING)
 JOINT_NAMES = {
     "conditionals": "the conditionals themselves",
     "naive": "naive (independent)",
@@ -27,15 +36,15 @@ WAYS = {
 
 
 def _number(value: float | None, digits: int = 3) -> Cell:
-    return _NONE if value is None else number_cell(value, digits)
+    return NOTHING if value is None else number_cell(value, digits)
 
 
 def _range(bounds: Sequence[float] | None, digits: int = 3) -> Cell:
-    return _NONE if bounds is None else number_interval_cell((bounds[0], bounds[1]), digits)
+    return NOTHING if bounds is None else number_interval_cell((bounds[0], bounds[1]), digits)
 
 
 def _share(value: float | None) -> Cell:
-    return _NONE if value is None else share_cell(value)
+    return NOTHING if value is None else share_cell(value)
 
 
 def threshold_keys(figures: Summary) -> list[str]:
@@ -119,7 +128,7 @@ def contests_table(name: str, summary: Summary) -> Table:
         cells += [_number(part["variance"]), _share(part["share_positive"])]
         cells += [
             _number(test["effect"]),
-            _NONE if test["p_value"] is None else p_cell(test["p_value"]),
+            NOTHING if test["p_value"] is None else p_cell(test["p_value"]),
         ]
         rows.append(Row(tuple(cells)))
     columns = (
@@ -151,7 +160,7 @@ def joints_table(name: str, summary: Summary) -> Table:
         for measure in ("u_nll", "p_nll"):
             found = figures[measure]
             if found is None:
-                cells += [_NONE, _NONE]
+                cells += [NOTHING, NOTHING]
             else:
                 cells += [_number(found["mean"], 4), _range(found["interval"], 4)]
         rows.append(Row(tuple(cells), "baseline" if key == "conditionals" else ""))

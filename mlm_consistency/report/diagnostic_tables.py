@@ -9,12 +9,15 @@ from mlm_consistency.report import quantities as q
 from mlm_consistency.report.comparisons import level_of
 from mlm_consistency.report.diagnostic_series import SIGNALS
 from mlm_consistency.report.tables import (
+    NOTHING,
     Cell,
     Column,
     Row,
     Table,
     count_cell,
     interval_cell,
+    number_cell,
+    number_interval_cell,
     p_cell,
     points_cell,
     share_cell,
@@ -28,18 +31,6 @@ FITTED = {
     "greedy": "chosen greedily",
     "divergent": "chosen for being different",
 }
-_NONE = Cell(q.MISSING)
-
-
-def number_cell(value: float, digits: int = 3) -> Cell:
-    """A number that is no share."""
-    return Cell(q.fixed(value, digits), round(value, 9))
-
-
-def number_interval_cell(bounds: tuple[float, float], digits: int = 3) -> Cell:
-    """An interval of numbers that are no shares."""
-    text = f"{q.fixed(bounds[0], digits)} to {q.fixed(bounds[1], digits)}"
-    return Cell(text, bounds=(round(bounds[0], 9), round(bounds[1], 9)))
 
 
 def first_tokens_table(task: str, summary: Summary) -> Table:
@@ -86,11 +77,11 @@ def gains_table(task: str, summary: Summary) -> Table:
             number_cell(gain["passes"], 1),
             share_cell(gain["accuracy"]),
             interval_cell(gain["interval"]),
-            _NONE if first else points_cell(gain["gain"]),
-            _NONE if first else interval_cell(gain["gain_interval"]),
-            _NONE if per_pass is None else Cell(q.points(per_pass, 2), round(100 * per_pass, 6)),
+            NOTHING if first else points_cell(gain["gain"]),
+            NOTHING if first else interval_cell(gain["gain_interval"]),
+            NOTHING if per_pass is None else Cell(q.points(per_pass, 2), round(100 * per_pass, 6)),
             *(
-                _NONE if gain[key] is None else p_cell(gain[key])
+                NOTHING if gain[key] is None else p_cell(gain[key])
                 for key in ("p_baseline_holm", "p_max_holm")
             ),
         )

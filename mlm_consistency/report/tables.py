@@ -31,6 +31,9 @@ class Cell:
     bounds: tuple[float, float] | None = None
 
 
+NOTHING = Cell(q.MISSING)
+
+
 @dataclass(frozen=True)
 class Row:
     """Cells in the order of the columns; `mark` is a class name ("baseline") or empty."""
@@ -78,3 +81,14 @@ def p_cell(p: float) -> Cell:
 def count_cell(n: int) -> Cell:
     """A count."""
     return Cell(q.count(n), n)
+
+
+def number_cell(value: float, digits: int = 3) -> Cell:
+    """A number that is no share."""
+    return Cell(q.fixed(value, digits), round(value, 9))
+
+
+def number_interval_cell(bounds: tuple[float, float], digits: int = 3) -> Cell:
+    """An interval of numbers that are no shares."""
+    text = f"{q.fixed(bounds[0], digits)} to {q.fixed(bounds[1], digits)}"
+    return Cell(text, bounds=(round(bounds[0], 9), round(bounds[1], 9)))

@@ -8,6 +8,7 @@ from typing import Any
 from mlm_consistency.report import quantities as q
 from mlm_consistency.report.comparisons import gain_of, level_of, pair_disagreement
 from mlm_consistency.report.tables import (
+    NOTHING,
     Cell,
     Column,
     Row,
@@ -31,7 +32,6 @@ REDUCTIONS = {
     "entropy_weighted": "entropy-weighted",
     "worst_case": "worst case (max-min)",
 }
-_NONE = Cell(q.MISSING)
 
 
 def reduction_name(reduction: str) -> str:
@@ -73,7 +73,7 @@ def conditionals_table(task: str, summary: Summary) -> Table:
             interval_cell(entry["interval"]),
         ]
         if name == baseline:
-            cells += [_NONE, _NONE, _NONE]
+            cells += [NOTHING, NOTHING, NOTHING]
         else:
             differs, bounds = pair_disagreement(summary, baseline, name)
             cells += [p_cell(entry["p_value"]), share_cell(differs), interval_cell(bounds)]
@@ -124,7 +124,7 @@ def ensembles_table(task: str, summary: Summary) -> Table:
                 count_cell(oracle["n"]),
                 share_cell(oracle["accuracy"]),
                 interval_cell(oracle["interval"]),
-                *[_NONE] * 6,
+                *[NOTHING] * 6,
             ),
             "bound",
         )
@@ -189,7 +189,7 @@ def pairwise_table(task: str, summary: Summary) -> Table:
     """The matrix of pairwise disagreement as a table."""
     pairs = summary["pairwise_disagreement"]
     rows = tuple(
-        Row((Cell(a), *(_NONE if a == b else share_cell(pairs[a][b]) for b in pairs)))
+        Row((Cell(a), *(NOTHING if a == b else share_cell(pairs[a][b]) for b in pairs)))
         for a in pairs
     )
     columns = (
