@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from mlm_consistency.errors import ConfigError, DataError
-from mlm_consistency.tasks.probes import lines_of
+from mlm_consistency.tasks.probes import check_limits, lines_of
 from mlm_consistency.vocabularies import Vocabulary
 
 
@@ -47,10 +47,7 @@ class NgramProbeConfig:
                 "n-gram probes: 1 <= short < long and min_context >= 0 must hold. Got "
                 f"{self.short}, {self.long} and {self.min_context}."
             )
-        for name in ("max_tokens", "max_probes"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"n-gram probes: {name} must be at least 1. Got {value}.")
+        check_limits("n-gram probes", self, ("max_tokens", "max_probes"))
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,25 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mlm_consistency.errors import ConfigError, DataError
 from mlm_consistency.tasks.whole_words import whole_words, word_marker
 from mlm_consistency.vocabularies import Vocabulary
+
+
+def check_limits(what: str, config: Any, names: Sequence[str]) -> None:
+    """Refuses limits of a configuration that are neither None nor at least 1.
+
+    Raises:
+      ConfigError: naming `what` it is of, the limit and its value.
+    """
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"{what}: {name} must be at least 1. Got {value}.")
 
 
 @dataclass(frozen=True)
@@ -52,10 +65,7 @@ class PairProbeConfig:
                 "pair probes: 1 <= min_distance <= max_distance must hold. "
                 f"Got {self.min_distance} and {self.max_distance}."
             )
-        for name in ("pairs_per_line", "max_tokens", "max_probes"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"pair probes: {name} must be at least 1. Got {value}.")
+        check_limits("pair probes", self, ("pairs_per_line", "max_tokens", "max_probes"))
 
 
 @dataclass(frozen=True)
